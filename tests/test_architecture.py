@@ -25,7 +25,7 @@ def contract(start: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_the_layers_that_are_drawn_are_those_that_are_enforced() -> None:
+def test_drawn_layers_match_the_contracts() -> None:
     enforced = contract("Layers: ")["layers"]
     drawn = [re.split(r"\s{2,}", line)[0] for line in BLOCKS[0].splitlines()]
     assert [layer(line) for line in drawn] == [layer(line) for line in enforced if line != "(__main__)"]

@@ -94,7 +94,7 @@ def test_a_mention_that_is_wrong_is_noticed(words: list[str]) -> None:
         doc_blocks.mention(words)
 
 
-def test_few_blocks_are_untested_and_each_says_why() -> None:
+def test_untested_blocks_are_few_and_have_a_reason() -> None:
     reasons = {str(block): block.untested for block in BLOCKS if block.untested is not None}
     assert len(reasons) <= UNTESTED, reasons
     assert all(len(reason.split()) > 3 for reason in reasons.values()), reasons

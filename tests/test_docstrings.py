@@ -33,7 +33,7 @@ def test_everything_public_has_a_docstring() -> None:
     assert silent == []
 
 
-def test_what_says_nothing_is_found() -> None:
+def test_empty_docstrings_are_found() -> None:
     module = ast.parse(
         "class A:\n '''x'''\n def b(self): ...\n def _c(self): ...\n@overload\ndef d(): ...\ndef e(): ..."
     )

@@ -90,7 +90,7 @@ each_error = each("kind", TABLE)
 @pytest.mark.proves("2-30", "2-31", "3-41", "3-42", "B-17", "CORE-ERR-002", "JSONRPC-ERR-001")
 @pytest.mark.proves("4-34", "4-35", "4-36", "4-37", "4-38", "4-39", "HTTP_JSON-STATUS-001", "GRPC-ERR-002")
 @each_error
-def test_a_row_says_exactly_this(kind: type[AccordError]) -> None:
+def test_rows_match_the_table(kind: type[AccordError]) -> None:
     row = TABLE[kind]
     assert Wanted(*(getattr(row, column) for column in Wanted._fields)) == WANTED[kind]
 
@@ -156,7 +156,7 @@ def test_the_event_that_ends_a_stream_of_agentvault(kind: type[AccordError]) -> 
     )
 
 
-def test_an_error_speaks_with_its_docstring_unless_told_otherwise() -> None:
+def test_messages_default_to_the_docstring() -> None:
     assert TaskNotFound().message == "Task not found"
     assert TaskNotFound("gone").message == "gone"
 
@@ -197,19 +197,19 @@ MEANINGS = {
 
 @pytest.mark.proves("B-15")
 @pytest.mark.parametrize("column", MEANINGS)
-def test_what_a_bare_code_of_another_server_means(column: str) -> None:
+def test_foreign_codes_map_to_errors(column: str) -> None:
     assert {code: for_code(code, column).__name__ for code in MEANINGS[column]} == MEANINGS[column]
     assert for_code(-32001) is for_code(-32001, "code")
 
 
 @pytest.mark.proves("B-15")
 @each_error
-def test_a_reason_tells_errors_with_one_code_apart(kind: type[AccordError]) -> None:
+def test_reasons_distinguish_errors_with_one_code(kind: type[AccordError]) -> None:
     meant = errors.ContentTypeNotSupported if kind is errors.UnsupportedMediaType else kind
     assert for_reason(WANTED[kind].reason) is meant
     for dialect in DIALECTS.values():
         assert type(dialect.decode_error(dialect.encode_error(kind("why")))) is meant
 
 
-def test_a_reason_nobody_knows_means_nothing() -> None:
+def test_unknown_reasons_are_ignored() -> None:
     assert for_reason("SOMETHING_ELSE") is None

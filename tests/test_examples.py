@@ -48,7 +48,7 @@ def test_the_official_client_calls_the_first_agent(tmp_path: Path) -> None:
     ("arguments", "said"),
     [((), "Name an agent"), (("http://127.0.0.1:9", "Ada"), "http://127.0.0.1:9/.well-known/agent-card.json")],
 )
-def test_the_official_client_says_what_is_missing_in_a_line(arguments: tuple[str, ...], said: str) -> None:
+def test_the_official_client_example_reports_missing_packages(arguments: tuple[str, ...], said: str) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "official_client.py"), *arguments],
         capture_output=True,
@@ -61,7 +61,7 @@ def test_the_official_client_says_what_is_missing_in_a_line(arguments: tuple[str
     assert said in done.stderr
 
 
-async def test_the_first_agent_asks_whoever_says_nothing() -> None:
+async def test_the_first_agent_asks_for_missing_input() -> None:
     from examples.hello import hello
 
     async with in_process(hello) as a2a:
@@ -71,7 +71,7 @@ async def test_the_first_agent_asks_whoever_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["steps", "notes", "looks"])
-async def test_a_story_is_told_once(name: str) -> None:
+async def test_stories_are_streamed_once(name: str) -> None:
     from examples import resuming
 
     async with in_process(getattr(resuming, name)) as a2a:
@@ -87,7 +87,7 @@ async def test_a_task_is_given_to_another_agent() -> None:
         assert task_id
 
 
-async def test_what_an_agent_uses_is_in_the_metadata() -> None:
+async def test_usage_is_in_the_metadata() -> None:
     from examples.agents.budget_agent import writer
 
     async with in_process(writer) as a2a:
@@ -106,7 +106,7 @@ def test_a_key_file_lets_us_in(tmp_path: Path) -> None:
         assert ran(tmp_path, EXAMPLES / "call_with_keys.py", server.url, "keys.json") == "Hello, hello!\n"
 
 
-def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> None:
+def test_the_webhook_receiver_example_verifies_signatures(tmp_path: Path) -> None:
     port, signing_key = free_port(), "0123456789abcdef"
     settings = {"ACCORD_PUSH__ALLOW_HOSTS": "localhost", "ACCORD_PUSH__SIGNING_KEYS": signing_key}
     key = accord(tmp_path, "push", "key", f"http://localhost:{port}", **settings).stdout.strip()
@@ -148,7 +148,7 @@ def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> 
 
 
 @pytest.mark.proves("C-01", "C-12")
-def test_a_stream_goes_on_at_the_next_event_after_a_kill(tmp_path: Path) -> None:
+def test_streams_resume_at_the_next_event_after_a_kill(tmp_path: Path) -> None:
     shown = ran(tmp_path, KILL9 / "run.py", KILL9_PAUSE="0.05", ACCORD_ENGINE__LEASE_SECONDS="2")
     assert shown.splitlines()[-2].endswith("missing none, twice none")
     recorded = next(step.shown for step in steps(ROOT / "docs" / "tutorial" / "kill9.md"))

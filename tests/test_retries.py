@@ -16,7 +16,7 @@ def test_jitter_spreads_a_delay_over_its_range(drawn: float, seconds: float) -> 
     assert policy.delay(draw=lambda: drawn) == seconds
 
 
-def test_attempts_are_limited_only_if_the_policy_says_so() -> None:
+def test_attempts_are_limited_only_by_policy() -> None:
     assert not RetryPolicy(first_seconds=1.0).is_exhausted(10_000)
     limited = RetryPolicy(first_seconds=1.0, attempts=2)
     assert [limited.is_exhausted(failures) for failures in (1, 2, 3)] == [False, True, True]

@@ -30,7 +30,7 @@ def build(into: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_builds_and_loads_no_external_files(tmp_path: Path) -> None:
     done = build(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {
@@ -63,7 +63,7 @@ def dead(page: Path, text: str) -> list[str]:
     ],
     ids=["dead link", "dead anchor", "no place in the navigation"],
 )
-def test_what_is_wrong_with_a_site_fails(tmp_path: Path, pages: dict[str, str], reason: str) -> None:
+def test_site_errors_fail_the_build(tmp_path: Path, pages: dict[str, str], reason: str) -> None:
     (tmp_path / "docs").mkdir()
     for name, text in pages.items():
         (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
@@ -87,7 +87,7 @@ def test_every_heading_of_that_index_has_pages() -> None:
     assert [lines[place] for place in headings if not lines[place + 1].startswith("- [")] == []
 
 
-def test_the_skill_is_lean_and_knows_every_exit_code() -> None:
+def test_the_skill_is_short_and_lists_exit_codes() -> None:
     text = (ROOT / "skills" / "accord" / "SKILL.md").read_text(encoding="utf-8")
     head = re.match(r"---\nname: accord\ndescription: (.+)\n---\n", text)
     assert head is not None

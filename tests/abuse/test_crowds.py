@@ -121,7 +121,7 @@ def check_service(server: Server) -> None:
     assert server.ask("GET", f"/tasks/{task['id']}").json()["id"] == task["id"]
 
 
-def test_ten_thousand_silent_connections_cost_little_and_nobody_else_anything(tmp_path: Path) -> None:
+def test_ten_thousand_silent_connections_cost_little(tmp_path: Path) -> None:
     with many_files(), serving(tmp_path, {"limits": {"head_seconds": 600}}) as server:
         check_service(server)
         before, used = files(server), memory(server)
@@ -133,7 +133,7 @@ def test_ten_thousand_silent_connections_cost_little_and_nobody_else_anything(tm
         check_service(server)
 
 
-def test_more_connections_than_files_are_turned_away_and_the_server_lives_on(tmp_path: Path) -> None:
+def test_connections_beyond_the_file_limit_are_refused(tmp_path: Path) -> None:
     with serving(tmp_path, {"limits": {"head_seconds": 600}}) as server:
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (150, 150))
         with crowd(server, 400) as connections:
@@ -263,7 +263,7 @@ def _comments(wire: Wire, count: int) -> list[bytes]:
     return found
 
 
-def test_who_never_reads_is_hung_up_on_and_costs_little(hurried: Server) -> None:
+def test_clients_that_never_read_are_disconnected(hurried: Server) -> None:
     """A stream of 13 MB, and then the whole task in one answer, to clients whose windows stay shut."""
     before, used = files(hurried), memory(hurried)
     whole = hurried.ask("POST", "/message:send", message("pour 200").replace(b"true", b"false")).json()["task"]
@@ -335,7 +335,7 @@ def test_unread_answers_are_refused_beyond_a_limit_in_each_binding(tmp_path: Pat
         assert server.ask("GET", "/.well-known/agent-card.json").status == 200
 
 
-def test_who_reads_slowly_gets_everything(hurried: Server) -> None:
+def test_slow_readers_get_everything(hurried: Server) -> None:
     """A long answer is written at once: what counts is that it becomes less, not that it is read in a second."""
     task = hurried.ask("POST", "/message:send", message("pour 300").replace(b"true", b"false")).json()["task"]
     with hurried.connect(receive_buffer=256 * 1024) as wire:
@@ -348,7 +348,7 @@ def test_who_reads_slowly_gets_everything(hurried: Server) -> None:
             time.sleep(0.05)  # which is what makes it slow
 
 
-def test_a_compressed_request_for_a_stream_waits_as_quietly_as_any_other(hurried: Server) -> None:
+def test_compressed_stream_requests_wait_without_cost(hurried: Server) -> None:
     """It once asked for more of its body without end, which took all of a core and outlived its client."""
     before = files(hurried)
     with ExitStack() as stack:
@@ -363,7 +363,7 @@ def test_a_compressed_request_for_a_stream_waits_as_quietly_as_any_other(hurried
     until(lambda: files(hurried) <= before + SLACK)
 
 
-def test_guesses_of_passwords_are_throttled_and_keep_nobody_else_out(tmp_path: Path) -> None:
+def test_password_guesses_are_throttled_per_address(tmp_path: Path) -> None:
     users = {name: {"password": hash_password(f"password of {name}")} for name in ("alice", "bob")}
     basic = {"type": "basic", "users": users}
 

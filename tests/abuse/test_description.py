@@ -118,7 +118,7 @@ def _is_lenient(tried: Tried, failure: str) -> bool:
 
 
 @pytest.mark.proves("4-50", "CORE-ERR-001")
-def test_nothing_is_answered_that_is_not_described_and_nothing_forbidden_is_accepted() -> None:
+def test_answers_match_the_description_and_bad_input_is_refused() -> None:
     with attack() as run:  # once, since it takes seconds
         check_answers(run)
         check_insides(run)

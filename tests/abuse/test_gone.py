@@ -72,7 +72,7 @@ VISITS = {
 
 
 @pytest.mark.parametrize("name", VISITS)
-async def test_who_leaves_is_not_waited_for(app: Application, name: str) -> None:
+async def test_disconnected_clients_are_not_waited_for(app: Application, name: str) -> None:
     visit = Visit(*VISITS[name])
     answering = asyncio.ensure_future(app(visit.scope, visit.receive, visit.send))
     await visit.reads.wait()
@@ -89,7 +89,7 @@ async def test_who_leaves_is_not_waited_for(app: Application, name: str) -> None
     assert [state for (state,) in await rows(store, "task", "state")] == ["working"], "the task goes on"
 
 
-async def test_who_stays_is_answered_however_long_it_takes(app: Application) -> None:
+async def test_connected_clients_are_answered_after_any_time(app: Application) -> None:
     visit = Visit("/", rpc("SendMessage", saying("wait")))
     answering = asyncio.ensure_future(app(visit.scope, visit.receive, visit.send))
     await visit.reads.wait()
@@ -102,7 +102,7 @@ async def test_who_stays_is_answered_however_long_it_takes(app: Application) -> 
     assert not visit.leaves.is_set()
 
 
-async def test_somebody_else_s_cancellation_is_not_taken_for_leaving(app: Application) -> None:
+async def test_foreign_cancellation_is_not_a_disconnect(app: Application) -> None:
     visit = Visit("/", rpc("SendMessage", saying("wait")))
     answering = asyncio.ensure_future(asgi.await_unless_gone(visit.receive, asyncio.Event().wait()))
     await asyncio.sleep(0)

@@ -303,7 +303,7 @@ def outcome(server: Server, path: str, body: bytes, *, streams: bool) -> grpc.St
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_no_bytes_in_the_place_of_a_message_are_an_error_of_the_server(guarded: Server, name: DialectName) -> None:
+def test_random_bytes_as_a_message_are_a_client_error(guarded: Server, name: DialectName) -> None:
     ours = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE}
     for operation, method in METHODS[name].items():
         request = requests("none")[operation]
@@ -316,7 +316,7 @@ def test_no_bytes_in_the_place_of_a_message_are_an_error_of_the_server(guarded: 
     guarded.check()
 
 
-def test_what_is_no_method_and_no_http_2_leaves_the_port_as_it_is(guarded: Server) -> None:
+def test_invalid_http_2_leaves_the_port_usable(guarded: Server) -> None:
     for path in ("/", "/nothing", "/a2a.v1.A2AService/", "/a2a.v1.A2AService/Frob", "/lf.a2a.v1.A2AService/../GetTask"):
         assert outcome(guarded, path, b"", streams=False) is grpc.StatusCode.UNIMPLEMENTED
     for sent in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", bytes(range(256)) * 10, PREFACE + b"\xff" * 1000):

@@ -112,7 +112,7 @@ def exchange(server: Server, sent: bytes) -> Answer | None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_request_is_400_and_ends_the_connection(server: Server, name: str) -> None:
+def test_invalid_requests_are_400_and_close_the_connection(server: Server, name: str) -> None:
     with server.connect() as wire:
         wire.say(REFUSED[name])
         answer = wire.answer()
@@ -172,7 +172,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_odd_is_answered_like_anything_else(server: Server, name: str) -> None:
+def test_unusual_valid_requests_are_answered(server: Server, name: str) -> None:
     sent, status = ODD[name]
     answer = exchange(server, sent)
     assert answer is not None
@@ -206,7 +206,7 @@ def keyed(server: Server) -> bytes:
 
 
 @pytest.mark.proves("4-43")
-def test_a_wish_to_upgrade_costs_nobody_a_body(server: Server) -> None:
+def test_upgrade_requests_keep_their_body(server: Server) -> None:
     """What Java's client sends first: its body must be read as one, whole or in pieces, and never as a request."""
     inner = get(target=b"/smuggled")
     for body in (CALL, inner):
@@ -239,7 +239,7 @@ def test_nothing_after_a_tunnel_is_a_request(server: Server) -> None:
         assert wire.rest() == b""
 
 
-def test_a_trailer_is_no_header(server: Server) -> None:
+def test_trailers_are_not_headers(server: Server) -> None:
     """A proxy that takes credentials out of headers does not look for them there."""
     body = b"%x\r\n%b\r\n0\r\n" % (len(CALL), CALL)
     for trailer in (keyed(server), b"X-A2A-Dialect: gen\r\n", b"Host: evil.example\r\n"):
@@ -265,7 +265,7 @@ def saying(text: str) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}).encode()
 
 
-def test_a_body_that_breaks_off_is_nobody_s_request(server: Server) -> None:
+def test_truncated_bodies_are_not_requests(server: Server) -> None:
     """Not even if what came could be one: a whole one after them shows that, and that they have had their turn."""
     known = keyed(server) + b"A2A-Version: 1.0\r\n"
     cut = post(saying("cut") + b" " * 5, known)[:-5]
@@ -280,7 +280,7 @@ def test_a_body_that_breaks_off_is_nobody_s_request(server: Server) -> None:
     assert [one["id"] for one in there] == [task["id"]]
 
 
-def test_whoever_asks_before_it_sends_is_told_to_go_on_once_and_only_if_it_is_wanted(server: Server) -> None:
+def test_expect_continue_is_answered_once_if_the_body_is_wanted(server: Server) -> None:
     expecting = b"Expect: 100-continue\r\n" + keyed(server)
     with server.connect() as wire:
         wire.say(get(expecting + b"Content-Length: %d\r\n" % len(CALL), method=b"POST"))

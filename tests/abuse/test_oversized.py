@@ -130,7 +130,7 @@ def test_one_too_many_is_refused_and_one_less_is_not(alice: Caller, way: Way, na
 
 @of_1_0
 @pytest.mark.parametrize("name", TOO_LARGE_1_0)
-def test_the_same_of_what_only_1_0_has_in_every_binding(alice: Caller, way: Way, name: str) -> None:
+def test_limits_apply_to_1_0_fields_in_every_binding(alice: Caller, way: Way, name: str) -> None:
     fits, too_large = TOO_LARGE_1_0[name]
     assert alice.ask(way, Operation.SEND, too_large).reason == "REQUEST_TOO_LARGE"
     assert alice.ask(way, Operation.SEND, fits).reason is None
@@ -223,7 +223,7 @@ def test_a_head_or_trailers_without_end_are_hung_up_on(tight: Server) -> None:
     tight.check()
 
 
-def test_what_follows_a_compressed_body_counts(tight: Server) -> None:
+def test_data_after_a_compressed_body_counts(tight: Server) -> None:
     packed = gzip.compress(call())
     head = b"POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked"
     first = b"%x\r\n%b\r\n" % (len(packed), packed)
@@ -263,7 +263,7 @@ def test_batches_and_ids_are_bounded(tight: Server) -> None:
 # --- how many at a time ---------------------------------------------------------------------------------------------
 
 
-def test_open_tasks_are_bounded_and_those_of_others_do_not_count(tight: Server) -> None:
+def test_open_tasks_are_limited_per_caller(tight: Server) -> None:
     bob, at_once = Caller(tight, tight.keys["bob"]), {"configuration": SendConfiguration(return_immediately=True)}
     made = [bob.ask(MINE, Operation.SEND, sending(text="wait", request=at_once)).result for _ in range(5)]
     for way in WAYS:
@@ -275,7 +275,7 @@ def test_open_tasks_are_bounded_and_those_of_others_do_not_count(tight: Server) 
         assert bob.ask(MINE, Operation.CANCEL, CancelRequest(id=task.id)).reason is None
 
 
-def test_open_streams_are_bounded_and_one_that_ends_makes_room(tight: Server) -> None:
+def test_open_streams_are_limited_until_one_ends(tight: Server) -> None:
     dave, key = Caller(tight, tight.keys["dave"]), tight.keys["dave"]
     at_once = {"configuration": SendConfiguration(return_immediately=True)}
     task = dave.ask(MINE, Operation.SEND, sending(text="wait", request=at_once)).result
@@ -320,7 +320,7 @@ def test_a_long_history_and_large_pages_are_cut(tight: Server) -> None:
     assert len(erin.ask(MINE, Operation.LIST, TaskFilter(include_artifacts=True)).result.tasks) == 2
 
 
-def test_requests_are_metered_and_the_wait_is_told(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_rate_limited_requests_get_retry_after(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("metered")
     with serving(folder, {"limits": {"rate": 0.1, "burst": 5}}, holders=HOLDERS) as server:
         for name, way in zip(HOLDERS, WAYS[::2], strict=True):
@@ -330,13 +330,13 @@ def test_requests_are_metered_and_the_wait_is_told(tmp_path_factory: pytest.Temp
             assert b"retry-after" in told[-1].said
 
 
-def test_a_bomb_of_a_known_caller_is_413(guarded: Server) -> None:
+def test_decompression_bombs_are_413(guarded: Server) -> None:
     for coding, bomb in ((b"gzip", gzip.compress(bytes(50_000_000))), (b"deflate", zlib.compress(bytes(50_000_000)))):
         head = b"POST / HTTP/1.1\r\nContent-Encoding: %b\r\nContent-Length: %d" % (coding, len(bomb))
         assert asked(guarded, head, bomb).status == 413
 
 
-def test_strangers_with_unfinished_bodies_take_no_room_from_known_callers(guarded: Server) -> None:
+def test_unfinished_anonymous_bodies_do_not_block_callers(guarded: Server) -> None:
     """As plain bytes, and as 16 KB of gzip that are 16 MB: both filled the room of all callers once."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = packer.compress(b" " * 16_000_000) + packer.flush(zlib.Z_SYNC_FLUSH)

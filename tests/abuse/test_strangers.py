@@ -126,7 +126,7 @@ def nobodys(id: str) -> str:
 @pytest.mark.proves("4-25", "AUTH-SCOPE-001", "0-40")
 @each_way
 @strangers
-def test_a_task_of_somebody_else_is_one_that_does_not_exist(scene: Scene, way: Way, stranger: str) -> None:
+def test_foreign_tasks_look_missing(scene: Scene, way: Way, stranger: str) -> None:
     caller = scene.caller(stranger)
     for task in (scene.open, scene.ended):
         for operation, request in ABOUT_TASKS.items():
@@ -149,7 +149,7 @@ def _may(name: str, operation: Operation) -> bool:
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.offers(Operation.LIST)], ids=str)
 @pytest.mark.parametrize("stranger", ["bob", "other-alice", "other-watch", "other-admin", "roamer"])
-def test_no_list_shows_what_others_have(scene: Scene, way: Way, stranger: str) -> None:
+def test_lists_show_only_own_tasks(scene: Scene, way: Way, stranger: str) -> None:
     for request in (
         TaskFilter(),
         TaskFilter(context_id=scene.open.context_id),
@@ -171,7 +171,7 @@ def _token(task: Task) -> str:
     return base64.urlsafe_b64encode(f"{2**52}~{task.id}".encode()).decode().rstrip("=")
 
 
-def test_a_page_token_says_where_to_go_on_and_opens_nothing(scene: Scene) -> None:
+def test_page_tokens_grant_no_access(scene: Scene) -> None:
     whole = TaskFilter(context_id=scene.open.context_id, page_size=1)
     first = scene.alice.ask(MINE, Operation.LIST, whole).result
     assert first.next_page_token
@@ -183,7 +183,7 @@ def test_a_page_token_says_where_to_go_on_and_opens_nothing(scene: Scene) -> Non
 
 
 @each_way
-def test_a_context_of_somebody_else_is_only_a_name(scene: Scene, way: Way) -> None:
+def test_foreign_context_ids_grant_no_access(scene: Scene, way: Way) -> None:
     for stranger in ("bob", "other-alice"):
         caller = scene.caller(stranger)
         told = caller.ask(way, Operation.SEND, saying("hello", at_once=False, context_id=scene.open.context_id))
@@ -199,7 +199,7 @@ def test_a_context_of_somebody_else_is_only_a_name(scene: Scene, way: Way) -> No
 
 
 @each_way
-def test_the_same_message_of_somebody_else_is_another_message(scene: Scene, way: Way) -> None:
+def test_message_ids_are_scoped_to_the_owner(scene: Scene, way: Way) -> None:
     hers = saying(WORDS, "idempotent", at_once=False)
     assert scene.alice.ask(MINE, Operation.SEND, hers).result.id == scene.ended.id
     for operation in (Operation.SEND, Operation.STREAM):
@@ -211,7 +211,7 @@ def test_the_same_message_of_somebody_else_is_another_message(scene: Scene, way:
 
 
 @each_way
-def test_no_number_of_an_event_opens_a_stream_of_somebody_else(scene: Scene, way: Way) -> None:
+def test_sequence_numbers_open_no_foreign_stream(scene: Scene, way: Way) -> None:
     hers = saying(WORDS, "idempotent", at_once=False)
     for stranger in ("bob", "other-alice", "other-watch", "other-admin"):
         caller = scene.caller(stranger)
@@ -247,7 +247,7 @@ def test_a_tenant_that_is_named_is_refused_whether_it_exists_or_not(scene: Scene
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.dialect is V1], ids=str)
-def test_who_may_name_any_tenant_has_nothing_of_others_there(scene: Scene, way: Way) -> None:
+def test_roaming_callers_see_only_own_tasks(scene: Scene, way: Way) -> None:
     caller = scene.caller("roamer")
     for operation, request in ABOUT_TASKS.items():
         told = caller.ask(way, operation, replace(request(scene.open.id), tenant="acme"))
@@ -259,7 +259,7 @@ def test_who_may_name_any_tenant_has_nothing_of_others_there(scene: Scene, way: 
 @pytest.mark.proves("4-25", "BIND-EQUIV-003", "3-33")
 @each_way
 @pytest.mark.parametrize("name", ["admin", "watch", "user", "caller", "reader", "stray"])
-def test_what_a_role_leaves_out_is_refused_everywhere(scene: Scene, way: Way, name: str) -> None:
+def test_operations_without_a_role_are_refused_everywhere(scene: Scene, way: Way, name: str) -> None:
     role = {"watch": "operator"}.get(name, name)
     allowed = next((one.operations for one in BUILT_IN if one.name == role), frozenset())
     for operation, request in (ABOUT_TASKS | OTHERS).items():
@@ -272,7 +272,7 @@ def test_what_a_role_leaves_out_is_refused_everywhere(scene: Scene, way: Way, na
 @pytest.mark.proves("AUTH-SERVER-002", "3-21", "BIND-EQUIV-004")
 @each_way
 @pytest.mark.parametrize("key", [None, "", "ak_", "ak_0123456789abcdef_" + "A" * 43, "Bearer x"])
-def test_without_a_key_nobody_learns_what_there_is(scene: Scene, way: Way, key: str | None) -> None:
+def test_anonymous_callers_learn_nothing(scene: Scene, way: Way, key: str | None) -> None:
     caller = Caller(scene.server, key)
     for operation, request in (ABOUT_TASKS | OTHERS).items():
         if way.offers(operation):

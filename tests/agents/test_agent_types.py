@@ -131,9 +131,7 @@ FRAMEWORKS = {
 # --- somebody else's kind ---------------------------------------------------------------------------------------------
 
 
-async def test_a_kind_of_somebody_else_s_is_recognized_and_set_up(
-    installed: Install, described: Callable[..., Agent]
-) -> None:
+async def test_third_party_agent_types_are_recognized(installed: Install, described: Callable[..., Agent]) -> None:
     installed(PARROT, "parrot = parrots:AGENT_TYPE")
     assert load("parrots:polly").profile.description == "Repeats itself"
     made = described(
@@ -146,9 +144,7 @@ async def test_a_kind_of_somebody_else_s_is_recognized_and_set_up(
     assert "hush" not in repr(load_settings(env={"TIMES": "2", "SECRET": "hush"}).settings)
 
 
-def test_a_package_that_is_broken_is_logged_and_does_not_disturb_the_rest(
-    installed: Install, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_broken_packages_are_logged_and_skipped(installed: Install, caplog: pytest.LogCaptureFixture) -> None:
     installed("raise RuntimeError('a mistake of theirs')", "parrot = parrots:AGENT_TYPE")
     with caplog.at_level(logging.ERROR, "accord.agents"):
         assert as_agent(Callable_(), "x").profile.name == "Callable_"
@@ -165,7 +161,7 @@ def test_a_kind_of_ours_is_not_replaced_unnoticed(installed: Install, caplog: py
     assert "accord itself registers this agent type" in caplog.text
 
 
-def test_an_entry_point_that_is_no_kind_is_refused(installed: Install) -> None:
+def test_invalid_entry_points_are_refused(installed: Install) -> None:
     installed("AGENT_TYPE = 5", "parrot = parrots:AGENT_TYPE")
     with pytest.raises(
         Unusable, match=r"accord\.agents: parrot = parrots:AGENT_TYPE\): it must be of type AgentType, not int"
@@ -225,7 +221,7 @@ class Chair:
     pass
 
 
-def test_what_several_kinds_recognize_is_of_the_one_that_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_specific_agent_type_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     def registering(*given: AgentType) -> None:
         monkeypatch.setattr(AGENT_TYPES, "entries", lambda: given)
         monkeypatch.setattr(AGENT_TYPES, "take", lambda kind: kind)
@@ -245,7 +241,7 @@ def test_what_several_kinds_recognize_is_of_the_one_that_says_more(monkeypatch: 
         assert agent_type_of(5) is None
 
 
-def test_a_thing_is_known_by_the_name_of_its_class_and_of_those_above() -> None:
+def test_objects_are_recognized_by_class_names() -> None:
     class Throne(Chair):
         pass
 
@@ -253,7 +249,7 @@ def test_a_thing_is_known_by_the_name_of_its_class_and_of_those_above() -> None:
     assert not is_instance_of(Chair(), f"{__name__}:Throne", "elsewhere:Chair")
 
 
-def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
+def test_all_built_in_agent_types_load_under_their_name() -> None:
     for name in AGENT_TYPES.names():
         kind = AGENT_TYPES.load(name)
         assert kind.name == name
@@ -279,7 +275,7 @@ def test_an_agent_is_taken_as_it_is_and_a_callable_object_is_one() -> None:
 
 
 @pytest.mark.parametrize(("thing", "reason"), [(Chair, "but the class Chair"), (Chair(), "but Chair"), (5, "but int")])
-def test_what_no_kind_recognizes_is_refused(thing: Any, reason: str) -> None:
+def test_unrecognized_objects_are_refused(thing: Any, reason: str) -> None:
     with pytest.raises(NotAnAgent, match=reason):
         as_agent(thing, "x")
 
@@ -300,7 +296,7 @@ def of(module: str, name: str) -> type:
         (of("langgraphs", "Graph")(), "decorate a function"),
     ],
 )
-def test_who_has_a_thing_of_a_framework_is_told_which_extra_serves_it(thing: Any, reason: str) -> None:
+def test_framework_objects_name_the_missing_extra(thing: Any, reason: str) -> None:
     with pytest.raises(NotAnAgent, match=re.escape(reason)):
         as_agent(thing, "x")
 
@@ -325,7 +321,7 @@ def test_a_framework_that_is_missing_is_named_with_its_extra(
         assert str(raised.value).endswith(f"in sys.modules{remedy}")
 
 
-def test_what_a_kind_cannot_make_is_said_in_one_line(installed: Install, described: Callable[..., Agent]) -> None:
+def test_agent_type_errors_are_one_line(installed: Install, described: Callable[..., Agent]) -> None:
     picky = PARROT.replace(
         "def __init__(self, given):", "def __init__(self, given):\n        raise ValueError('times: no')"
     )
@@ -336,7 +332,7 @@ def test_what_a_kind_cannot_make_is_said_in_one_line(installed: Install, describ
         described('agents.x.target = "parrots:polly"')
 
 
-def test_a_framework_that_is_not_installed_is_said_in_one_line(installed: Install, tmp_path: Path) -> None:
+def test_frameworks_that_are_missing_are_reported_in_one_line(installed: Install, tmp_path: Path) -> None:
     missing = PARROT.replace("def __init__(self, given):", "def __init__(self, given):\n        import no_such_birds")
     installed(missing, "parrot = parrots:AGENT_TYPE")
     with pytest.raises(NotAnAgent, match=r"^parrots:polly: No module named .no_such_birds.$"):
@@ -350,7 +346,7 @@ def test_a_framework_that_is_not_installed_is_said_in_one_line(installed: Instal
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_table_says_more_about_a_function_than_it_says_itself(described: Callable[..., Agent]) -> None:
+async def test_settings_override_a_function_s_description(described: Callable[..., Agent]) -> None:
     made = described(
         f"""
         [agents.x]
@@ -379,7 +375,7 @@ async def test_a_table_says_more_about_a_function_than_it_says_itself(described:
         assert await a2a.ask_text("you") == "hello you"
 
 
-def test_a_table_about_an_agent_leaves_what_it_does_not_mention(described: Callable[..., Agent]) -> None:
+def test_settings_keep_unmentioned_attributes(described: Callable[..., Agent]) -> None:
     made = described(f'[agents.x]\ntarget = "{HERE}:wave"\ntimeout = 9')
     assert made.profile == _but(wave.profile, name="x", timeout=9.0)
     assert described(f'agents.x = "{HERE}:wave"').profile == _but(wave.profile, name="x")
@@ -394,7 +390,7 @@ def test_options_are_stated_in_code() -> None:
         as_agent(wave, timeout=2)
 
 
-def test_an_agent_elsewhere_keeps_its_name(described: Callable[..., Agent]) -> None:
+def test_remote_agents_keep_their_name(described: Callable[..., Agent]) -> None:
     assert described(f'agents.shop = "{HERE}:shop"') is sys.modules["test_agent_types"].shop
     table = described(f'[agents.shop]\ntarget = "{HERE}:shop"\ntimeout = 60')
     assert isinstance(table, RemoteAgentPort)
@@ -433,9 +429,7 @@ def test_a_variable_may_be_a_table(described: Callable[..., Agent]) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_table_is_said_with_its_place(
-    table: str, reason: str, described: Callable[..., Agent]
-) -> None:
+def test_setting_errors_name_their_location(table: str, reason: str, described: Callable[..., Agent]) -> None:
     with pytest.raises(BadSettings) as raised:
         described(f"[agents.x]\n{table.replace('HERE:', f'{HERE}:')}")
     said = str(raised.value).replace(HERE, "HERE")

@@ -27,7 +27,7 @@ def test_a_prompt_has_texts_as_they_are_and_everything_else_in_words() -> None:
     )
 
 
-def test_bytes_that_are_no_text_are_named_whatever_they_say_they_are() -> None:
+def test_binary_data_declared_as_text_is_named() -> None:
     assert describe_part(Part(raw=b"\xff\xfe", media_type="text/plain", filename="x")) == "File x (text/plain)"
 
 
@@ -58,7 +58,7 @@ def test_text_alone_stays_a_text() -> None:
         ),
     ],
 )
-def test_files_become_what_the_api_has_for_them(part: Part, expected: dict[str, Any]) -> None:
+def test_files_map_to_api_content(part: Part, expected: dict[str, Any]) -> None:
     assert openai_content((Part(text="see"), part)) == [{"type": "text", "text": "see"}, expected]
 
 
@@ -67,7 +67,7 @@ def test_files_that_are_text_are_read_out() -> None:
     assert openai_content((Part(text="see"), part)) == ('see\nFile m (application/geo+json; charset=utf-8):\n{"a":1}')
 
 
-def test_a_link_that_is_no_image_is_told() -> None:
+def test_non_image_links_become_text() -> None:
     link = Part(url="https://example.com/x.pdf", filename="x.pdf")
     assert openai_content((link,)) == "File x.pdf: https://example.com/x.pdf"
 

@@ -124,7 +124,7 @@ def command(tmp_path: Any) -> Outside:
 
 
 @pytest.mark.parametrize("kind", ["flow", "sdk", "worker", "command"])
-async def test_nobody_gets_into_the_conversation_of_another_by_naming_it(kind: str, command: Outside) -> None:
+async def test_conversations_are_private_to_their_owner(kind: str, command: Outside) -> None:
     outside = {"flow": flow, "sdk": sdk, "worker": worker, "command": command}[kind]
     async with outside() as (agent, heard), running(agent) as a2a:
         for caller in CALLERS.values():
@@ -149,7 +149,7 @@ def asking(caller: Caller, context_id: str = CONTEXT) -> Any:
     return SimpleNamespace(caller=caller, tenant=caller.tenant, context_id=context_id, task_id="t", history=())
 
 
-def test_users_and_sessions_of_an_adk_runner_are_those_of_one_caller() -> None:
+def test_adk_sessions_belong_to_one_caller() -> None:
     named = {who: runner_ids(asking(caller)) for who, caller in CALLERS.items()}
     assert named["nobody"] == ("anybody", CONTEXT)
     assert (named["alice"][0], named["alice of acme"][0]) == ("alice", "acme/alice")
@@ -160,7 +160,7 @@ def test_users_and_sessions_of_an_adk_runner_are_those_of_one_caller() -> None:
     assert runner_ids(asking(strange))[0] != named["alice of acme"][0]
 
 
-async def test_a_temporal_workflow_is_told_a_name_for_each_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_temporal_workflows_get_a_conversation_per_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(_ctx: Any) -> list[Message]:
         return []
 
@@ -183,7 +183,7 @@ def test_names_cannot_be_put_together_otherwise() -> None:
     assert external_context(asking(Caller(owner="a")), "shop") != external_context(asking(Caller(owner="a")), "bank")
 
 
-def test_a_task_has_one_name_for_its_conversation_wherever_it_says_one() -> None:
+def test_a_task_names_its_conversation_consistently() -> None:
     said = Message(message_id="m", role=Role.AGENT, parts=(Part(text="x"),), context_id="old")
     plain = Message(message_id="n", role=Role.USER, parts=(Part(text="x"),))
     status = TaskStatus(state=TaskState.WORKING, message=said)

@@ -40,7 +40,7 @@ async def test_plain_functions_take_texts_and_files() -> None:
         assert task.artifacts[0].parts[0].raw == b"a\nb\n"
 
 
-async def test_one_in_a_thread_stops_when_it_is_told_to() -> None:
+async def test_threaded_agents_stop_on_cancel() -> None:
     async with running(example("countdown")) as a2a:
         task = await a2a.send_text("go", at_once=True)
         assert (await a2a.cancel(task)).status.state is TaskState.CANCELED
@@ -51,5 +51,5 @@ def test_it_is_short() -> None:
 
 
 @pytest.mark.parametrize("name", ["report", "shout", "sort", "countdown"])
-def test_each_says_what_it_does(name: str) -> None:
+def test_each_example_describes_itself(name: str) -> None:
     assert example(name).profile.description != name

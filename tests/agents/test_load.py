@@ -47,7 +47,7 @@ def test_a_file_is_one_module_however_many_of_its_agents_are_named(tmp_path: Pat
         ("nowhere.py:x", "no file"),
     ],
 )
-def test_what_is_no_agent_is_refused_with_the_reason(spec: str, reason: str) -> None:
+def test_objects_that_are_not_agents_are_refused(spec: str, reason: str) -> None:
     with pytest.raises(NotAnAgent, match=re.escape(reason)):
         load(spec)
 

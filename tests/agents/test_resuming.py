@@ -103,7 +103,7 @@ async def test_an_approval_is_given_on_another_node(make: Make, hosting: Hosting
 
 @each
 @bounded
-async def test_a_lost_run_goes_on_after_its_tools_and_takes_back_half_a_sentence(make: Make, hosting: Hosting) -> None:
+async def test_lost_executions_resume_after_their_tools(make: Make, hosting: Hosting) -> None:
     hangs, did = asyncio.Event(), list[str]()
 
     async def hang() -> None:

@@ -41,14 +41,14 @@ ALICE = Identity(owner="alice", tenant="acme", roles=frozenset({"user"}))
 ANYBODY = Presented(peer="192.0.2.7")
 
 
-async def test_without_schemes_everybody_is_the_same_nameless_caller() -> None:
+async def test_without_schemes_all_callers_are_anonymous() -> None:
     access = Access()
     assert access.is_open
     assert await access.admit(ANYBODY) == Caller(roams=True, peer="192.0.2.7")
 
 
 @pytest.mark.proves("4-24")
-async def test_the_first_scheme_that_knows_the_caller_counts() -> None:
+async def test_the_first_matching_scheme_authenticates() -> None:
     access = Access([Fixed("one", None), Fixed("two", wrong()), Fixed("three", ALICE), Fixed("four", wrong())])
     assert not access.is_open
     assert await access.admit(ANYBODY) == Caller(
@@ -63,7 +63,7 @@ async def test_only_an_identity_without_a_tenant_roams() -> None:
 
 
 @pytest.mark.proves("3-21", "AUTH-SERVER-002")
-async def test_whoever_brings_nothing_is_told_everything_that_could_be_brought() -> None:
+async def test_missing_credentials_get_all_challenges() -> None:
     access = Access([Fixed("Bearer", None), Fixed("Basic", None), Fixed("Bearer", None)])
     with pytest.raises(AuthenticationFailed) as refused:
         await access.admit(ANYBODY)
@@ -71,7 +71,7 @@ async def test_whoever_brings_nothing_is_told_everything_that_could_be_brought()
     assert refused.value.message == "The credentials are missing or invalid"
 
 
-async def test_what_was_wrong_is_told_with_its_own_challenge() -> None:
+async def test_wrong_credentials_get_their_challenge() -> None:
     invalid = challenge("Bearer", error="invalid_token")
     access = Access([Fixed("Basic", None), Fixed("Bearer", wrong(invalid)), Fixed("X", wrong())])
     with pytest.raises(AuthenticationFailed) as refused:
@@ -84,7 +84,7 @@ async def test_what_was_wrong_is_told_with_its_own_challenge() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), AgentUnavailable("no store")])
-async def test_a_scheme_that_fails_lets_nobody_in(error: Exception) -> None:
+async def test_failing_schemes_admit_no_caller(error: Exception) -> None:
     with pytest.raises(type(error)):
         await Access([Fixed("broken", error), Fixed("open", ALICE)]).admit(ANYBODY)
 
@@ -93,13 +93,13 @@ async def test_a_scheme_that_fails_lets_nobody_in(error: Exception) -> None:
     "fields",
     [{"owner": ""}, {"owner": "a" * (MAX_NAME + 1)}, {"owner": "a", "tenant": "t" * (MAX_NAME + 1)}],
 )
-def test_nobody_is_nameless_or_has_a_name_that_cannot_be_kept(fields: dict[str, Any]) -> None:
+def test_empty_and_overlong_names_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="names"):
         Identity(**fields)
     assert len(Identity(owner="a" * MAX_NAME).owner) == MAX_NAME
 
 
-def test_a_header_that_is_repeated_says_nothing() -> None:
+def test_repeated_headers_are_ignored() -> None:
     once = Presented(headers=[(b"x-key", b"a"), (b"x-other", b"b")])
     twice = Presented(headers=[(b"x-key", b"a"), (b"x-key", b"a")])
     assert (once.header("X-Key"), twice.header("X-Key"), once.header("X-None")) == ("a", None, None)
@@ -118,7 +118,7 @@ def test_a_header_that_is_repeated_says_nothing() -> None:
         ("", None),
     ],
 )
-def test_credentials_are_those_of_one_scheme(value: str, found: str | None) -> None:
+def test_credentials_belong_to_one_scheme(value: str, found: str | None) -> None:
     assert Presented(headers=[(b"authorization", value.encode())]).credentials("Bearer") == found
 
 
@@ -127,7 +127,7 @@ def test_a_challenge_is_quoted() -> None:
 
 
 @pytest.mark.proves("3-13", "2-06")
-def test_the_card_says_what_is_enforced_as_alternatives() -> None:
+def test_the_card_lists_enforced_schemes_as_alternatives() -> None:
     schemes = [Fixed("a", None, key=KEY), Fixed("b", None, basic=BASIC, key=BASIC), Fixed("c", None)]
     assert card_security(schemes) == (
         {

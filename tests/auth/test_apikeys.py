@@ -82,7 +82,7 @@ async def test_the_header_can_have_another_name(store: Meddler, clock: Clock) ->
     assert access.security["apiKey"].api_key_security_scheme.name == "X-Acme-Key"
 
 
-async def test_what_is_no_key_is_left_to_other_schemes(access: ApiKeyAccess, store: Meddler) -> None:
+async def test_other_values_are_left_to_other_schemes(access: ApiKeyAccess, store: Meddler) -> None:
     for presented in (bringing(), bringing(Authorization="Bearer a.b.c"), bringing(Authorization="Basic ak_x")):
         assert await access.identify(presented) is None
     assert store.begun == []
@@ -104,9 +104,7 @@ async def test_what_is_no_key_is_left_to_other_schemes(access: ApiKeyAccess, sto
     ],
     ids=("nothing", "prefix", "word", "longer", "shorter", "upper", "upper-prefix", "path", "quote", "huge"),
 )
-async def test_what_only_looks_like_a_key_is_refused_without_asking_the_store(
-    text: str, access: ApiKeyAccess, store: Meddler
-) -> None:
+async def test_malformed_keys_are_refused_without_the_store(text: str, access: ApiKeyAccess, store: Meddler) -> None:
     await refused(access, bringing(X_API_Key=text))
     assert store.begun == []
 
@@ -193,9 +191,7 @@ async def test_use_is_noted_once_in_an_hour_and_only_of_the_right_key(
     assert store.begun.count("authentication.touch_api_key") == 2
 
 
-async def test_without_a_store_nobody_is_let_in_and_nobody_is_called_a_liar(
-    access: ApiKeyAccess, store: Meddler, clock: Clock
-) -> None:
+async def test_store_outages_are_503_and_not_401(access: ApiKeyAccess, store: Meddler, clock: Clock) -> None:
     store.refuses = lambda name: name == "authentication.find_api_key"
     for _ in range(2):
         with pytest.raises(AgentUnavailable) as failure:
@@ -212,7 +208,7 @@ async def test_a_key_of_no_tenant_roams(store: Meddler, clock: Clock) -> None:
     assert found == Identity(owner="alice", tenant=None, roles=frozenset())
 
 
-async def test_a_ticket_says_which_key_it_is_and_until_when(store: Meddler, clock: Clock) -> None:
+async def test_admissions_carry_key_and_expiry(store: Meddler, clock: Clock) -> None:
     made = new_key()
     key = await store.real.do(authentication.create_api_key, replace(NEW, id=made.id, hash=made.hash, lasts_ms=60_000))
     access = ApiKeyAccess(ApiKeys(remember_seconds=0), store, clock)

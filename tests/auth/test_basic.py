@@ -96,7 +96,7 @@ async def test_an_unknown_user_costs_as_much_as_a_wrong_password(
     assert [password for password, _ in hashed] == ["wrong", "wrong", PASSWORD]
 
 
-async def test_passwords_are_hashed_in_threads_and_right_ones_once_in_a_while(
+async def test_correct_passwords_are_cached_and_hashed_in_threads(
     access: BasicAccess, hashed: list[tuple[str, str]], clock: Clock
 ) -> None:
     for _ in range(10):
@@ -110,7 +110,7 @@ async def test_passwords_are_hashed_in_threads_and_right_ones_once_in_a_while(
     assert threading.main_thread().name not in {thread for _, thread in hashed}
 
 
-async def test_what_is_remembered_holds_no_password(access: BasicAccess) -> None:
+async def test_cached_logins_hold_no_password(access: BasicAccess) -> None:
     await access.identify(bringing(Authorization=encoded("alice", PASSWORD)))
     (kept,) = access._right._kept
     assert isinstance(kept, bytes)
@@ -206,9 +206,7 @@ async def test_a_flood_from_one_address_leaves_places_to_others(access: BasicAcc
     assert gate.most <= passwords.AT_ONCE
 
 
-async def test_a_flood_from_many_addresses_leaves_places_to_those_who_were_here(
-    access: BasicAccess, gate: Gate, clock: Clock
-) -> None:
+async def test_floods_leave_room_for_known_addresses(access: BasicAccess, gate: Gate, clock: Clock) -> None:
     gate.go.set()
     assert await trying(access, "alice", PASSWORD) == ALICE
     clock.at += 300
@@ -261,7 +259,7 @@ def test_a_hash_is_salted_costly_and_read_back() -> None:
         CHEAP[:-20],
     ],
 )
-def test_what_is_no_hash_is_refused_when_the_server_is_set_up(text: str) -> None:
+def test_invalid_password_hashes_are_refused_at_start(text: str) -> None:
     with pytest.raises(ValueError, match="password"):
         BasicAccess(Basic(users={"alice": User(password=text)}))
 

@@ -110,7 +110,7 @@ def test_two_issuers_may_not_share_their_subjects() -> None:
         build_scheme([one, two], Ports(fetch=fetch))
 
 
-def test_a_scheme_without_what_it_needs_is_refused() -> None:
+def test_incomplete_schemes_are_refused() -> None:
     with pytest.raises(ValueError, match="store"):
         build_scheme([ApiKeys()], Ports())
     with pytest.raises(ValueError, match="fetch"):
@@ -132,7 +132,7 @@ def test_settings_can_be_shown(ports: Ports) -> None:
     assert "X-Acme" in shown
 
 
-def test_what_is_slow_to_load_is_loaded_when_it_is_used() -> None:
+def test_slow_imports_are_deferred() -> None:
     program = "import sys, accord.auth.schemes, accord.auth.schemes; print('cryptography' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"

@@ -31,7 +31,7 @@ class Way:
 @pytest.mark.parametrize(
     ("challenge", "scheme"), [('Ticket realm="accord"', "Ticket"), ("Negotiate", "Negotiate"), ("", "tickets")]
 )
-def test_a_way_that_does_not_describe_itself_is_called_what_it_asks_for(challenge: str, scheme: str) -> None:
+def test_schemes_without_description_use_their_challenge(challenge: str, scheme: str) -> None:
     schemes, requirements = card_security([Way("tickets", challenge)])
     described = schemes["tickets"].http_auth_security_scheme
     assert described is not None
@@ -39,12 +39,12 @@ def test_a_way_that_does_not_describe_itself_is_called_what_it_asks_for(challeng
     assert requirements == (SecurityRequirement(schemes={"tickets": Scopes()}),)
 
 
-def test_ways_of_one_name_are_told_apart() -> None:
+def test_schemes_with_one_name_are_numbered() -> None:
     schemes, requirements = card_security([Way("a", security={"key": KEY}), Way("key", "Own"), Way("a", "Own")])
     own = SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Own"))
     assert schemes == {"key": KEY, "key2": own, "a": own}
     assert [list(one.schemes) for one in requirements] == [["key"], ["key2"], ["a"]]
 
 
-def test_where_nothing_is_enforced_nothing_is_said() -> None:
+def test_open_servers_declare_no_schemes() -> None:
     assert card_security([]) == ({}, ())

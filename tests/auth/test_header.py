@@ -22,7 +22,7 @@ def access() -> HeaderAccess:
     return HeaderAccess(Header(name="X-Acme-Auth", secrets=secrets))
 
 
-async def test_who_knows_a_secret_is_who_it_belongs_to(access: HeaderAccess) -> None:
+async def test_a_secret_identifies_its_owner(access: HeaderAccess) -> None:
     assert await access.identify(bringing(X_Acme_Auth=FIRST)) == Identity(owner="one", tenant="acme")
     assert await access.identify(bringing(x_acme_auth=SECOND)) == Identity(owner="two", roles=frozenset({"user"}))
     assert await access.identify(bringing(X_API_Key=FIRST)) is None
@@ -38,14 +38,12 @@ async def test_anything_else_is_refused(text: str, access: HeaderAccess) -> None
         await access.identify(bringing(X_Acme_Auth=text))
 
 
-async def test_a_header_that_is_there_twice_is_none(access: HeaderAccess) -> None:
+async def test_duplicate_headers_are_refused(access: HeaderAccess) -> None:
     twice = Presented(headers=[(b"x-acme-auth", FIRST.encode()), (b"x-acme-auth", b"wrong")])
     assert await access.identify(twice) is None
 
 
-async def test_every_secret_is_compared_whatever_was_sent(
-    access: HeaderAccess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_secret_is_always_compared(access: HeaderAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
 
     def compare(one: bytes, other: bytes) -> bool:

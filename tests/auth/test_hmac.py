@@ -93,7 +93,7 @@ async def test_a_request_that_was_changed_is_refused(more: dict[str, Any], acces
         ),  # a webhook's signature is for no request
     ],
 )
-async def test_a_signature_that_is_none_of_this_request_is_refused(value: str, access: HmacAccess) -> None:
+async def test_signatures_of_other_requests_are_refused(value: str, access: HmacAccess) -> None:
     await refuse(access, request(value))
 
 
@@ -106,7 +106,7 @@ async def test_a_signature_is_good_for_minutes(age: int, is_good: bool, access: 
         await refuse(access, request(signature()))
 
 
-async def test_a_body_that_has_not_come_is_asked_for_and_uses_nothing_up(access: HmacAccess, clock: Clock) -> None:
+async def test_a_missing_body_is_requested_without_using_the_nonce(access: HmacAccess, clock: Clock) -> None:
     with pytest.raises(BodyNeeded):
         await access.identify(request(signature(), body=None))
     assert await access.identify(request(signature())) is not None
@@ -123,7 +123,7 @@ async def test_the_same_request_is_refused_the_second_time(access: HmacAccess, c
     assert await access.identify(request(signature(at=AT + 300))) is not None
 
 
-async def test_what_surrounds_a_signature_does_not_make_it_another(access: HmacAccess) -> None:
+async def test_surrounding_whitespace_does_not_bypass_replay_checks(access: HmacAccess) -> None:
     value = signature()
     assert await access.identify(request(value)) is not None
     for disguised in (f"{value},v1={'0' * 64}", f"v0=x, {value}", value.replace(",", " , ")):
@@ -166,7 +166,7 @@ async def store() -> AsyncIterator[Meddler]:
     await real.close()
 
 
-async def test_what_one_process_has_seen_is_refused_by_others_and_by_the_next(store: Meddler, clock: Clock) -> None:
+async def test_replays_are_refused_across_processes(store: Meddler, clock: Clock) -> None:
     settings = Hmac(keys={"partner": Secret(secret=SECRET), "again": Secret(secret=SECRET)})
     first, beside, next_one = (HMAC.build(settings, Ports(store=store, now=clock)) for _ in range(3))
     assert await first.identify(request(signature())) is not None
@@ -180,7 +180,7 @@ async def test_what_one_process_has_seen_is_refused_by_others_and_by_the_next(st
         await first.identify(request(signature(nonce="a")))
 
 
-async def test_only_what_is_signed_rightly_and_new_here_is_written(store: Meddler, clock: Clock) -> None:
+async def test_only_valid_new_signatures_are_stored(store: Meddler, clock: Clock) -> None:
     access = HmacAccess(Hmac(keys={"partner": Secret(secret=SECRET)}), clock, store)
     await refuse(access, request(signature(OTHER)))
     with pytest.raises(BodyNeeded):
@@ -191,7 +191,7 @@ async def test_only_what_is_signed_rightly_and_new_here_is_written(store: Meddle
     assert store.done == ["authentication.use_signature"]
 
 
-async def test_a_store_that_is_away_lets_nobody_in(store: Meddler, clock: Clock) -> None:
+async def test_store_outages_admit_no_signed_request(store: Meddler, clock: Clock) -> None:
     access = HmacAccess(Hmac(keys={"partner": Secret(secret=SECRET)}), clock, store)
     store.refuses = lambda _: True
     with pytest.raises(AgentUnavailable):
@@ -213,7 +213,7 @@ def test_nothing_is_let_in_twice_however_little_is_remembered(steps: list[tuple[
         assert sum(map(len, seen._by_time.values())) == seen._count <= 5
 
 
-def test_when_it_is_full_late_requests_are_given_up_and_new_ones_are_not() -> None:
+def test_a_full_replay_cache_keeps_new_requests() -> None:
     seen = UsedSignatures(size=3, window=10)
     assert [seen.add(100 + at, "x", 100) for at in (0, 1, 2, 3)] == [True] * 4
     assert not seen.add(100, "y", 100)  # as old as what was given up: it may have been seen
@@ -221,7 +221,7 @@ def test_when_it_is_full_late_requests_are_given_up_and_new_ones_are_not() -> No
     assert seen.add(104, "y", 100)
 
 
-def test_what_is_too_old_to_be_accepted_is_forgotten() -> None:
+def test_expired_signatures_are_forgotten() -> None:
     seen = UsedSignatures(size=1000, window=10)
     for now in range(100, 200):
         assert seen.add(now, "x", now)

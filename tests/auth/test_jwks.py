@@ -48,13 +48,13 @@ async def test_keys_are_found_by_discovery_and_kept(jwks: Jwks, issuer: Issuer, 
     assert issuer.fetched == {DISCOVERY: 1, KEYS: 1}
 
 
-async def test_keys_at_a_known_address_need_no_discovery(issuer: Issuer, clock: Clock) -> None:
+async def test_a_configured_jwks_url_needs_no_discovery(issuer: Issuer, clock: Clock) -> None:
     jwks = Jwks(issuer.fetch, URL, KEYS, clock)
     assert await kid(jwks) == "a"
     assert issuer.fetched == {KEYS: 1}
 
 
-async def test_a_new_key_is_asked_for_when_a_token_names_it(jwks: Jwks, issuer: Issuer, clock: Clock) -> None:
+async def test_unknown_key_ids_refresh_the_jwks(jwks: Jwks, issuer: Issuer, clock: Clock) -> None:
     assert await kid(jwks) == "a"
     issuer.keys = [key("b")]
     clock.at += AGAIN_SECONDS
@@ -73,7 +73,7 @@ async def test_invented_names_do_not_make_it_ask_all_the_time(jwks: Jwks, issuer
     assert await kid(jwks) == "a"
 
 
-async def test_old_keys_are_used_while_newer_ones_are_asked_for(jwks: Jwks, issuer: Issuer, clock: Clock) -> None:
+async def test_cached_keys_are_used_during_a_refresh(jwks: Jwks, issuer: Issuer, clock: Clock) -> None:
     assert await kid(jwks) == "a"
     issuer.keys = [key("a"), key("b")]
     issuer.held = asyncio.Event()
@@ -85,7 +85,7 @@ async def test_old_keys_are_used_while_newer_ones_are_asked_for(jwks: Jwks, issu
     assert issuer.fetched[KEYS] == 2
 
 
-async def test_known_keys_are_good_while_the_issuer_is_away(
+async def test_cached_keys_survive_issuer_outages(
     jwks: Jwks, issuer: Issuer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await kid(jwks) == "a"
@@ -106,9 +106,7 @@ async def test_known_keys_are_good_while_the_issuer_is_away(
     assert await kid(jwks) == "a"
 
 
-async def test_without_any_keys_tokens_cannot_be_verified_which_is_nobody_s_fault(
-    jwks: Jwks, issuer: Issuer, clock: Clock
-) -> None:
+async def test_without_keys_verification_is_unavailable(jwks: Jwks, issuer: Issuer, clock: Clock) -> None:
     issuer.is_away = True
     for _ in range(3):
         with pytest.raises(AgentUnavailable):
@@ -128,7 +126,7 @@ async def test_many_callers_ask_once(jwks: Jwks, issuer: Issuer) -> None:
     assert issuer.fetched == {DISCOVERY: 1, KEYS: 1}
 
 
-async def test_a_caller_that_goes_away_stops_nobody_else(jwks: Jwks, issuer: Issuer) -> None:
+async def test_a_disconnected_caller_does_not_stop_the_refresh(jwks: Jwks, issuer: Issuer) -> None:
     issuer.held = asyncio.Event()
     first = asyncio.create_task(kid(jwks))
     await issuer.asked.wait()
@@ -159,7 +157,7 @@ async def test_a_caller_that_goes_away_stops_nobody_else(jwks: Jwks, issuer: Iss
         {KEYS: b"{" + b" " * MAX_BYTES + b'"keys":[]}'},
     ],
 )
-async def test_an_answer_that_is_none_gives_no_keys(answers: dict[str, Any], jwks: Jwks, issuer: Issuer) -> None:
+async def test_invalid_jwks_answers_yield_no_keys(answers: dict[str, Any], jwks: Jwks, issuer: Issuer) -> None:
     issuer.answers |= answers
     with pytest.raises(AgentUnavailable):
         await kid(jwks)

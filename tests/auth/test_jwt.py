@@ -74,13 +74,13 @@ async def test_a_good_token_names_its_subject(access: JwtAccess, issuer: Issuer)
         (OKPKey.generate_key("Ed25519"), "Ed25519"),
     ],
 )
-async def test_every_algorithm_of_public_keys_is_known(made: Key, alg: str, clock: Clock) -> None:
+async def test_all_public_key_algorithms_are_supported(made: Key, alg: str, clock: Clock) -> None:
     issuer = Issuer(made)
     assert (await let_in(accepting(issuer, clock), issuer.token(alg=alg))).owner == "alice"
 
 
 @pytest.mark.parametrize("typ", [None, "JWT", "jwt", "at+jwt", "AT+JWT", "application/at+jwt"])
-async def test_the_types_of_access_tokens_are_known(typ: str | None, access: JwtAccess, issuer: Issuer) -> None:
+async def test_access_token_types_are_checked(typ: str | None, access: JwtAccess, issuer: Issuer) -> None:
     assert (await let_in(access, issuer.token(typ=typ))).owner == "alice"
 
 
@@ -109,7 +109,7 @@ async def test_clocks_may_differ_a_little(claims: dict[str, Any], access: JwtAcc
         ({"owner_claim": "email"}, {"email": "a@b", "sub": None}, Identity(owner="a@b")),
     ],
 )
-async def test_claims_say_who_somebody_is(
+async def test_claims_identify_the_caller(
     settings: dict[str, Any], claims: dict[str, Any], wanted: Identity, issuer: Issuer, clock: Clock
 ) -> None:
     assert await let_in(accepting(issuer, clock, **settings), issuer.token(claims)) == wanted
@@ -126,7 +126,7 @@ async def test_a_token_is_verified_once_in_a_while_and_never_after_its_end(issue
     await refuse(access, token)
 
 
-async def test_a_shared_secret_verifies_what_it_signed(issuer: Issuer, clock: Clock) -> None:
+async def test_shared_secrets_verify_tokens(issuer: Issuer, clock: Clock) -> None:
     access = accepting(issuer, clock, secret=SECRET)
     signer = OctKey.import_key(SECRET)
     await let_in(access, issuer.token(key=signer, alg="HS256"))
@@ -140,7 +140,7 @@ async def test_a_shared_secret_verifies_what_it_signed(issuer: Issuer, clock: Cl
 
 
 @pytest.mark.parametrize("value", ["Basic YTpi", "Bearer opaque", "Bearer ak_1_2", "Bearer a.b.c.d.e", "Bearer", ""])
-async def test_what_is_no_signed_token_is_left_to_other_schemes(value: str, access: JwtAccess) -> None:
+async def test_unsigned_tokens_are_left_to_other_schemes(value: str, access: JwtAccess) -> None:
     assert await access.identify(bringing(Authorization=value)) is None
     assert await access.identify(bringing()) is None
 
@@ -187,7 +187,7 @@ async def test_a_claim_that_is_missing_or_wrong(claims: dict[str, Any], access: 
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1e999"])
-async def test_a_time_that_is_no_time(number: str, access: JwtAccess, issuer: Issuer) -> None:
+async def test_invalid_times_are_refused(number: str, access: JwtAccess, issuer: Issuer) -> None:
     payload = encode(claims_of({"exp": "@"})).replace(b'"@"', number.encode())
     await refuse(access, jose.sign_payload(payload, {"alg": "ES256", "kid": "k-1"}, issuer.keys[0]))
 
@@ -209,7 +209,7 @@ async def test_no_algorithm_and_unknown_ones(alg: str, signature: str, access: J
 
 
 @pytest.mark.parametrize("stated", ["pem", "der", "jwk", "modulus"])
-async def test_a_public_key_is_no_shared_secret(stated: str, clock: Clock) -> None:
+async def test_public_keys_are_not_shared_secrets(stated: str, clock: Clock) -> None:
     issuer = Issuer(RSA)
     member = RSA.as_dict(private=False)
     secret = {
@@ -304,7 +304,7 @@ async def test_a_token_that_was_changed(access: JwtAccess, issuer: Issuer) -> No
         await refuse(access, forged)
 
 
-async def test_the_key_of_somebody_else(access: JwtAccess, issuer: Issuer) -> None:
+async def test_foreign_keys_are_refused(access: JwtAccess, issuer: Issuer) -> None:
     await refuse(access, issuer.token(key=key("k-1")))
 
 
@@ -335,7 +335,7 @@ async def test_claims_that_are_no_object(payload: bytes, access: JwtAccess, issu
 
 
 @pytest.mark.proves("2-10", "3-13")
-def test_the_card_says_how_to_get_a_token(issuer: Issuer, clock: Clock) -> None:
+def test_the_card_describes_token_retrieval(issuer: Issuer, clock: Clock) -> None:
     found = accepting(issuer, clock).security
     assert found["openIdConnect"].open_id_connect_security_scheme is not None
     assert found["openIdConnect"].open_id_connect_security_scheme.open_id_connect_url == DISCOVERY
@@ -380,7 +380,7 @@ def test_keys_cannot_be_had_without_a_way_to_fetch_them() -> None:
 
 
 @pytest.mark.parametrize(("exp", "until"), [(AT + 300, AT + 300 + 7), (1e300, LAST_SECOND)])
-async def test_a_ticket_says_until_when_a_token_is_good(exp: float, until: int, issuer: Issuer, clock: Clock) -> None:
+async def test_token_admissions_carry_their_expiry(exp: float, until: int, issuer: Issuer, clock: Clock) -> None:
     access = accepting(issuer, clock, leeway_seconds=7)
     brought = bringing(Authorization=f"Bearer {issuer.token({'exp': exp})}")
     for _ in range(2):  # what is remembered has it too

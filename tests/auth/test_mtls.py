@@ -95,7 +95,7 @@ async def test_a_certificate_names_its_owner(clock: Clock) -> None:
         (("email", "uri"), (URI, EMAIL), "alice@acme.example"),
     ],
 )
-async def test_the_settings_say_which_name_counts(
+async def test_settings_choose_the_certificate_name(
     order: tuple[str, ...] | None, names: tuple[x509.GeneralName, ...], owner: str, clock: Clock
 ) -> None:
     scheme = access(clock, **({"names": order} if order else {}))
@@ -103,7 +103,7 @@ async def test_the_settings_say_which_name_counts(
     assert found == Identity(owner=owner)
 
 
-async def test_only_known_clients_if_some_are_named(clock: Clock) -> None:
+async def test_client_lists_restrict_certificates(clock: Clock) -> None:
     scheme = access(clock, clients={"alice": Grant(owner="a", tenant="*", roles=("admin",)), "bob": Grant()})
     assert await whom(scheme, Presented(certificate=der(ALICE))) == Identity(
         owner="a", tenant=None, roles=frozenset({"admin"})
@@ -126,7 +126,7 @@ async def test_only_known_clients_if_some_are_named(clock: Clock) -> None:
         der(certificate("", x509.UniformResourceIdentifier("x:" + "a" * 300))),
     ],
 )
-async def test_what_is_no_certificate_of_now_or_of_nobody_is_refused(bad: bytes, clock: Clock) -> None:
+async def test_expired_and_nameless_certificates_are_refused(bad: bytes, clock: Clock) -> None:
     clock.at += 60
     await refuse(access(clock), Presented(certificate=bad))
 
@@ -215,7 +215,7 @@ async def test_text_in_quotes_is_not_taken_for_a_certificate(behind: MtlsAccess)
     assert await whom(behind, presenting({HEADER: stated}, peer=PROXY)) == Identity(owner="alice")
 
 
-async def test_what_the_proxy_could_not_verify_is_refused(clock: Clock) -> None:
+async def test_certificates_unverified_by_the_proxy_are_refused(clock: Clock) -> None:
     scheme = access(clock, header=HEADER, trusted_proxies=(PROXY,), verified_header="X-SSL-Client-Verify")
     for said, is_good in (("SUCCESS", True), ("FAILED:expired", False), ("NONE", False), (None, False)):
         headers = {HEADER: rfc9440()} | ({"X-SSL-Client-Verify": said} if said else {})
@@ -231,7 +231,7 @@ def test_a_header_that_anybody_could_send_is_refused(settings: dict[str, Any]) -
         Mtls(**settings)
 
 
-async def test_a_ticket_says_until_when_a_certificate_is_good(clock: Clock) -> None:
+async def test_certificate_admissions_carry_their_expiry(clock: Clock) -> None:
     found = await access(clock).identify(Presented(certificate=der(certificate("alice", days=3))))
     assert found is not None
     assert found.ticket == Admission(kind="mtls", until=int((AT + timedelta(days=3)).timestamp()) * 1000)

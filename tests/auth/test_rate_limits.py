@@ -58,7 +58,7 @@ def test_no_window_ever_gets_more_than_burst_and_rate_allow(rate: float, burst: 
 
 
 @given(st.floats(0.5, 1000), st.integers(1, 50), st.integers(1, 300))
-def test_whoever_waits_as_told_is_served_and_not_before(rate: float, burst: int, count: int) -> None:
+def test_retry_after_is_exact(rate: float, burst: int, count: int) -> None:
     clock = Clock()
     bucket = Bucket(rate, burst, clock)
     served: list[float] = []
@@ -111,7 +111,7 @@ def test_callers_without_a_name_share_a_rate_that_is_off_unless_set() -> None:
     bounded.take(ALICE)
 
 
-def test_without_a_rate_nobody_is_counted() -> None:
+def test_without_a_rate_requests_are_not_counted() -> None:
     usage = CallerUsage(Quotas(rate=None))
     for _ in range(5000):
         usage.take(ALICE)
@@ -134,7 +134,7 @@ def test_open_streams_are_counted_by_caller_and_given_back() -> None:
     assert not usage._streams, "whoever has none open is not remembered"
 
 
-def test_whoever_may_name_any_tenant_has_no_more_streams_and_requests_for_that() -> None:
+def test_roaming_callers_share_one_rate_limit() -> None:
     usage = CallerUsage(Quotas(streams=2, rate=1, burst=2), clock=Clock())
     roaming = [Caller(tenant=tenant, owner="alice", roams=True) for tenant in ("acme", "globex", "")]
     for caller in roaming[:2]:
@@ -181,7 +181,7 @@ async def test_open_tasks_are_counted_seldom_and_the_limit_holds() -> None:
     assert len(counting.asked) < 800 / SHARE, "it may be asked more often only near the limit"
 
 
-async def test_whoever_has_too_many_is_not_counted_again_at_once() -> None:
+async def test_over_limit_counts_are_cached() -> None:
     counting, clock = Counting(10), Clock()
     usage = CallerUsage(Quotas(open_tasks=10), count=counting, clock=clock)
     for _ in range(5):
@@ -204,7 +204,7 @@ async def test_open_tasks_of_one_are_no_concern_of_another() -> None:
     await usage.open_task(Caller(tenant="globex", owner="alice"))
 
 
-async def test_whoever_may_name_any_tenant_has_its_tasks_counted_in_all() -> None:
+async def test_roaming_callers_share_one_task_count() -> None:
     counting = Counting(9)
     usage = CallerUsage(Quotas(open_tasks=10), count=counting, clock=Clock())
     await usage.open_task(Caller(tenant="acme", owner="alice", roams=True))

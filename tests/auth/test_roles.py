@@ -38,7 +38,7 @@ def test_every_built_in_role_is_in_the_table() -> None:
     assert {role.name for role in BUILT_IN} == set(ALLOWED)
 
 
-def test_several_roles_allow_what_any_of_them_does_and_no_more() -> None:
+def test_roles_combine_as_a_union() -> None:
     rights = Roles().rights(roles("operator", "user"), "echo")
     assert set(rights) == ALL
     assert rights[O.GET].sees_all
@@ -46,7 +46,7 @@ def test_several_roles_allow_what_any_of_them_does_and_no_more() -> None:
     assert not rights[O.SEND].sees_all
 
 
-def test_whoever_was_given_no_role_has_the_default_and_whoever_has_only_unknown_ones_nothing() -> None:
+def test_missing_roles_are_default_and_unknown_roles_nothing() -> None:
     assert set(Roles().rights(roles(), "echo")) == ALL
     assert set(Roles(default="reader").rights(roles(), "echo")) == ALLOWED["reader"]
     assert Roles(default=None).rights(roles(), "echo") == {}

@@ -48,7 +48,7 @@ def requests(issuer: Issuer) -> list[dict[str, str]]:
 
 
 @pytest.mark.proves("4-33")
-async def test_no_secret_is_logged_or_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_are_never_logged_or_returned(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     store, issuer = SqliteStore(None), Issuer()
     await schema.upgrade_schema(store)
@@ -81,5 +81,5 @@ async def test_no_secret_is_logged_or_told(clock: Clock, caplog: pytest.LogCaptu
     assert [secret for secret in secrets if secret in told] == []
 
 
-def test_what_is_presented_is_not_shown_by_accident() -> None:
+def test_credentials_have_no_readable_repr() -> None:
     assert "hunter2" not in repr(Presented(headers=[(b"authorization", b"hunter2")], body=b"hunter2"))

@@ -47,7 +47,7 @@ def test_one_part_is_replaced_and_the_others_stay(files: tuple[Path, Path]) -> N
     assert "Third" not in shown
 
 
-def test_what_was_missed_is_said_first_and_in_its_place(files: tuple[Path, Path]) -> None:
+def test_missed_targets_are_listed_first_and_in_place(files: tuple[Path, Path]) -> None:
     shown = text({"a": run("First", at_least=5.0), "b": run("Second", at_most=5.0)})
     assert "1 of 2 targets held." in shown
     top, _, rest = shown.partition("## First")
@@ -61,7 +61,7 @@ def test_a_value_that_was_not_measured_is_an_empty_cell() -> None:
     assert "| theirs | 2.00 |  |" in markdown(run("First").tables[0])
 
 
-def test_the_page_in_the_tree_is_what_is_kept() -> None:
+def test_the_committed_page_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == text(kept(KEPT)), "`make bench` writes both"
 
 

@@ -30,7 +30,7 @@ def says(nodes: int) -> float:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3])
-def test_the_model_stands_beside_what_was_measured(nodes: int) -> None:
+def test_the_model_is_shown_beside_measurements(nodes: int) -> None:
     (row,) = [cells(line) for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {nodes} |")]
     measured = table("What a send costs").rows[f"{nodes} servers"]
     assert row == [
@@ -42,7 +42,7 @@ def test_the_model_stands_beside_what_was_measured(nodes: int) -> None:
     ]
 
 
-def test_what_the_kills_did_is_told_as_it_was() -> None:
+def test_kill_results_are_reported_as_measured() -> None:
     killed = table("Killing servers").rows["5,000 tasks"]
     text = " ".join(PAGE.read_text(encoding="utf-8").split())
     told = re.search(

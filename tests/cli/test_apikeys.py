@@ -129,7 +129,7 @@ def test_a_role_that_there_is_not_makes_no_key(accord: Accord, tmp_path: Path, m
     assert len(json.loads(accord("list", "-o", "json").out)) == 3
 
 
-def test_what_somebody_wrote_does_not_steer_the_terminal(accord: Accord) -> None:
+def test_stored_text_cannot_control_the_terminal(accord: Accord) -> None:
     accord("create", "--name", "\x1b[2Jgone")
     assert "\x1b" not in accord("list").out
 

@@ -17,7 +17,7 @@ def piped(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said)))
 
 
-def test_flags_come_back_in_their_order_and_media_types_belong_to_the_part_before() -> None:
+def test_media_type_flags_apply_to_the_preceding_part() -> None:
     order = ["agent_card", "file", "data", "media_type", "file", "texts", "output"]
     values = {"file": ["a", "b"], "data": ["{}"], "texts": ["t"], "media_type": ["application/x"]}
     assert given_parts(order, values) == [
@@ -70,7 +70,7 @@ def test_a_line_of_a_conversation_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("flag", ["file", "data"])
-def test_only_what_is_sure_to_end_is_read(tmp_path: Path, flag: str) -> None:
+def test_only_finite_files_are_read(tmp_path: Path, flag: str) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for odd in (str(pipe), "/dev/zero", str(tmp_path)):
@@ -78,9 +78,7 @@ def test_only_what_is_sure_to_end_is_read(tmp_path: Path, flag: str) -> None:
             parts_of(None, [GivenPart(flag, odd)])
 
 
-def test_what_is_too_large_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oversized_files_are_refused_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(message_parts.MAX_BYTES + 1)
     with pytest.raises(typer.BadParameter, match=r"sparse is larger than 64 MiB\. Send an https URL instead"):
@@ -94,7 +92,7 @@ def test_what_is_too_large_is_refused_before_it_fills_the_memory(
     assert parts_of("-", []) == (Part(text="123"),)
 
 
-def test_standard_input_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binary_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     piped(monkeypatch, b"\xff")
     with pytest.raises(typer.BadParameter, match="UTF-8"):
         parts_of("-", [])
@@ -118,7 +116,7 @@ def test_bytes_that_are_no_text_are_refused(text: str | None, given: list[GivenP
         (GivenPart("data", "{oops"), "not valid JSON"),
     ],
 )
-def test_what_cannot_be_read_is_said(given: GivenPart, why: str) -> None:
+def test_unreadable_files_are_reported(given: GivenPart, why: str) -> None:
     with pytest.raises(typer.BadParameter, match=why):
         parts_of(None, [given])
 

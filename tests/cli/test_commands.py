@@ -149,7 +149,7 @@ def test_a_failed_task_is_a_job_well_done(ask: Asking) -> None:
     assert done.stderr == "The task is failed\n"
 
 
-def test_a_question_says_how_it_is_answered(ask: Asking) -> None:
+def test_questions_show_the_answer_command(ask: Asking) -> None:
     done = ask("send", "-o", "json", "ask")
     task = json.loads(done.stdout)["task"]
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -159,7 +159,7 @@ def test_a_question_says_how_it_is_answered(ask: Asking) -> None:
     assert answered["artifacts"][0]["parts"][0]["text"] == "It is Sunday"
 
 
-def test_whoever_is_asked_for_credentials_is_not_kept_waiting(ask: Asking) -> None:
+def test_auth_required_ends_the_wait(ask: Asking) -> None:
     done = ask("send", "auth")
     assert "State: auth-required" in done.stdout
     assert "Log in first" in done.stdout
@@ -200,7 +200,7 @@ def test_a_terminal_is_not_at_the_mercy_of_an_agent(ask: Asking) -> None:
 
 
 @pytest.mark.proves("1-13")
-def test_a_task_that_goes_on_is_found_followed_and_canceled(ask: Asking) -> None:
+def test_running_tasks_are_listed_followed_and_canceled(ask: Asking) -> None:
     file = ask.folder / "go"
     done = ask("send", "--async", "-o", "json", f"hold {file}")
     task_id = json.loads(done.stdout)["task"]["id"]
@@ -248,7 +248,7 @@ def test_tasks_are_listed_in_pages(ask: Asking) -> None:
     assert whole[whole.index("User:") + 1] == "two"
 
 
-def test_what_a_task_made_is_saved_in_the_folder(ask: Asking) -> None:
+def test_artifacts_are_saved_to_the_folder(ask: Asking) -> None:
     task_id = ask.json("send", "make")["task"]["id"]
     saved = ask.json("task", "download", task_id, "--to", "out")["files"]
     folder = ask.folder / "out"
@@ -305,7 +305,7 @@ def test_an_error_of_the_agent_has_its_name(ask: Asking) -> None:
 @pytest.mark.parametrize(
     "arguments", [("send", "hello"), ("send", "--stream", "hello"), ("task", "get", "t-1"), ("card", "get")]
 )
-def test_nobody_there_is_unreachable(ask: Asking, arguments: tuple[str, ...]) -> None:
+def test_unreachable_servers_exit_with_their_code(ask: Asking, arguments: tuple[str, ...]) -> None:
     from tests.ports import free_port
 
     code, error, _ = failing(ask, *arguments, "-a", f"http://localhost:{free_port()}")
@@ -318,7 +318,7 @@ def test_a_name_that_has_no_address_is_unreachable(ask: Asking) -> None:
     assert code == Exit.UNREACHABLE
 
 
-def test_a_card_file_that_is_none(ask: Asking) -> None:
+def test_invalid_card_files_are_reported(ask: Asking) -> None:
     code, error, _ = failing(ask, "card", "get", "-a", "./nothing.json")
     assert (code, error["code"]) == (Exit.UNREACHABLE, "A2ACLI_ERR_CARD_NOT_FOUND")
     (ask.folder / "odd.json").write_text("[]")
@@ -327,7 +327,7 @@ def test_a_card_file_that_is_none(ask: Asking) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("send",), ("send", "--stream")])
-def test_a_wait_that_takes_too_long_says_how_to_go_on(ask: Asking, arguments: tuple[str, ...]) -> None:
+def test_timed_out_waits_show_how_to_continue(ask: Asking, arguments: tuple[str, ...]) -> None:
     waited = accord(ask.folder, *arguments, "-a", ask.server.url, f"hold {ask.folder / 'never'}", "--timeout", "3s")
     assert waited.returncode == Exit.TIMED_OUT, waited.stderr
     way_on = waited.stderr.split("To wait for the task again: ")[1].split()
@@ -336,7 +336,7 @@ def test_a_wait_that_takes_too_long_says_how_to_go_on(ask: Asking, arguments: tu
 
 
 @pytest.mark.parametrize("arguments", [("send",), ("send", "--stream")])
-def test_ctrl_c_says_how_to_go_on(ask: Asking, arguments: tuple[str, ...]) -> None:
+def test_ctrl_c_shows_how_to_continue(ask: Asking, arguments: tuple[str, ...]) -> None:
     file = ask.folder / "go"
     out = err = ""
     for attempt in range(10):  # what it was told by then cannot be seen from outside
@@ -369,7 +369,7 @@ def _until_working(ask: Asking, message_id: str) -> None:
     follow.communicate(timeout=BOUND_SECONDS)
 
 
-def test_a_reader_that_goes_away_is_no_bug(ask: Asking) -> None:
+def test_a_closed_pipe_is_not_an_error(ask: Asking) -> None:
     command = ask.started("send", "--stream", "-o", "json", f"hold {ask.folder / 'go'}")
     assert command.stdout is not None
     command.stdout.readline()
@@ -403,5 +403,5 @@ def test_a_wait_outlives_the_server(tmp_path: Path) -> None:
     assert len([event for event in events if "task" in event]) == 1, "the stream went on where it broke"
 
 
-def test_who_verifies_no_certificates_is_warned(ask: Asking) -> None:
+def test_disabled_verification_warns(ask: Asking) -> None:
     assert "certificates are not verified" in ask("send", "hello", "--insecure", "-q").stderr

@@ -28,7 +28,7 @@ def test_every_source_is_named_with_the_line_of_the_file(tmp_path: Path) -> None
     assert found["server.workers"] == (1, "default")
 
 
-def test_a_table_for_people_has_what_was_changed(tmp_path: Path) -> None:
+def test_the_table_shows_changed_settings(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.accord]\nstore = "sqlite:///a.db"\n', encoding="utf-8")
     done = accord(tmp_path, "config", "show", "--changed", "--dialects", "v1,v03", "shop:agent")
     assert done.returncode == 0, done.stderr
@@ -37,7 +37,7 @@ def test_a_table_for_people_has_what_was_changed(tmp_path: Path) -> None:
     assert "v1, v03" in done.stdout
 
 
-def test_a_flag_that_is_none_is_refused_as_serve_does(tmp_path: Path) -> None:
+def test_unknown_flags_are_refused_as_by_serve(tmp_path: Path) -> None:
     done = accord(tmp_path, "config", "show", "--prot", "1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("accord serve: No such option: --prot")
@@ -50,14 +50,14 @@ def test_wrong_settings_are_not_shown_but_explained(tmp_path: Path) -> None:
     assert done.stderr == ("accord config: accord.toml: unknown setting server.prot; did you mean server.port?\n")
 
 
-def test_what_is_right_is_said_to_be(tmp_path: Path) -> None:
+def test_valid_settings_are_reported(tmp_path: Path) -> None:
     written(tmp_path, 'keep_days = 3\n[agents.x]\ntype = "http"\nurl = "https://x.example"\n')
     done = accord(tmp_path, "config", "check")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("The settings are valid (accord.toml, 2 not default")
 
 
-def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
+def test_invalid_settings_exit_with_1(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from accord import agent\nprint('imported')\n@agent\nasync def talk(text: str) -> str:\n    return text\n"
     )
@@ -90,7 +90,7 @@ def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
         assert said.removeprefix("accord.toml: store: ") in served.stderr
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+def test_all_setting_errors_are_reported_at_once(tmp_path: Path) -> None:
     written(tmp_path, 'keep_days = "x"\n[server]\nprot = 1\nport = "x"\n[limits]\nbody = "many"\nqueue = 5\n')
     done = accord(tmp_path, "config", "check")
     assert done.returncode == 1
@@ -99,7 +99,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == len(set(done.stderr.splitlines())) == 5
 
 
-def test_all_that_is_wrong_in_variables_is_said_as_well(tmp_path: Path) -> None:
+def test_variable_errors_are_reported_too(tmp_path: Path) -> None:
     written(tmp_path, '[server]\nprot = 1\n[remotes.far]\nurl = "https://far.example"\n')
     wrong = {
         "ACCORD_SERVER__PORT": "x",
@@ -120,7 +120,7 @@ def test_all_that_is_wrong_in_variables_is_said_as_well(tmp_path: Path) -> None:
     assert (bare.returncode, len(bare.stderr.splitlines())) == (1, 2), "without a file there are variables all the same"
 
 
-def test_what_is_missing_because_it_was_wrong_is_not_said(tmp_path: Path) -> None:
+def test_invalid_settings_are_not_reported_as_missing(tmp_path: Path) -> None:
     variables = {"ACCORD_REMOTES__FAR__URL": "env:FAR", "ACCORD_REMOTES__FAR__TOKEN": "x", "ACCORD_KEEP_DAYS": "-1"}
     done = accord(tmp_path, "config", "check", **variables)
     assert done.returncode == 1
@@ -145,7 +145,7 @@ def test_the_schema_is_printed(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == json.loads(json.dumps(made(all_agent_types())))
 
 
-def test_the_page_shows_what_a_starter_shows(tmp_path: Path) -> None:
+def test_the_page_matches_the_starter_file(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "how-to" / "configure.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```text\n(NAME .*?)```", page, re.DOTALL)
     accord(tmp_path, "init")

@@ -74,7 +74,7 @@ def accord(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: MemoryKeyring)
     ],
 )
 @pytest.mark.parametrize("place", ["file", "keyring"])
-def test_each_kind_is_kept_and_shown_only_when_asked_for(
+def test_credentials_of_each_type_are_hidden_by_default(
     accord: Accord, arguments: list[str], kept: Credential, place: str
 ) -> None:
     done = accord("set", "Some/Svc", *arguments, "--in", place, piped=f"{SECRET}\n")
@@ -111,7 +111,7 @@ def test_a_certificate_is_named_by_its_files(accord: Accord, tmp_path: Path) -> 
     assert "********" not in accord("get", "svc").out
 
 
-def test_a_secret_is_on_the_command_line_only_if_somebody_puts_it_there(accord: Accord) -> None:
+def test_secrets_are_read_from_a_prompt(accord: Accord) -> None:
     assert accord("set", "svc", "--secret", SECRET).code == 0
     assert user_keys().find("svc") == Credential(api_key=SECRET)
     assert accord("set", "svc", piped="").code == 2
@@ -127,7 +127,7 @@ def test_a_secret_is_on_the_command_line_only_if_somebody_puts_it_there(accord: 
         ["--kind", "bearer", "--ca", "x"],
     ],
 )
-def test_what_does_not_fit_together_is_refused(accord: Accord, arguments: list[str]) -> None:
+def test_conflicting_options_are_refused(accord: Accord, arguments: list[str]) -> None:
     assert accord("set", "svc", *arguments, piped=SECRET).code == 2
 
 
@@ -253,7 +253,7 @@ def told(said: Said) -> dict[str, str]:
 
 
 @pytest.mark.proves("2-06", "2-11")
-def test_credentials_are_tried_and_it_is_said_what_happened(accord: Accord, guarded: Server) -> None:
+def test_credentials_are_tested_and_reported(accord: Accord, guarded: Server) -> None:
     said = accord("test", guarded.url)
     assert said.code == 4
     assert "asks for an API key in the header X-Secret" in said.err
@@ -274,7 +274,7 @@ def test_credentials_are_tried_and_it_is_said_what_happened(accord: Accord, guar
     assert accord("test", guarded.url, "--service", "nothing").code == 4
 
 
-def test_an_agent_that_lets_everybody_in_is_said_to(accord: Accord, unguarded: Server) -> None:
+def test_open_agents_are_reported(accord: Accord, unguarded: Server) -> None:
     said = accord("test", unguarded.url)
     assert (said.code, told(said)["requires"], told(said)["without"]) == (0, "nothing", "accepted")
     accord("set", "svc", "--kind", "bearer", piped=SECRET)
@@ -283,7 +283,7 @@ def test_an_agent_that_lets_everybody_in_is_said_to(accord: Accord, unguarded: S
     assert "accepts anonymous requests" in told(said)["note"]
 
 
-def test_an_agent_that_is_not_there_is_said_to_be_away(accord: Accord) -> None:
+def test_unreachable_agents_are_reported(accord: Accord) -> None:
     said: Any = accord("test", "http://127.0.0.1:1")
     assert said.code == 3
     assert said.err.startswith("accord creds: ")

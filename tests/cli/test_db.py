@@ -106,13 +106,13 @@ def test_the_default_is_a_file_of_the_user_s(accord: Accord, tmp_path: Path) -> 
     assert accord("status").code == 0
 
 
-def test_the_environment_may_say_where_the_store_is(accord: Accord, tmp_path: Path) -> None:
+def test_the_store_address_comes_from_the_environment(accord: Accord, tmp_path: Path) -> None:
     assert accord("upgrade", ACCORD_STORE=f"sqlite:///{tmp_path}/here.db").code == 0
     assert "here.db" in accord("status", ACCORD_STORE=f"sqlite:///{tmp_path}/here.db").out
     assert files(tmp_path) == ["here.db"]
 
 
-def test_a_newer_schema_is_refused_with_what_to_do(accord: Accord, tmp_path: Path) -> None:
+def test_newer_schemas_are_refused_with_a_fix(accord: Accord, tmp_path: Path) -> None:
     store = ["--store", f"sqlite:///{tmp_path}/accord.db"]
     accord("upgrade", *store)
 
@@ -156,7 +156,7 @@ def test_a_mistake_is_one_line_without_the_password(
     assert files(tmp_path) == []
 
 
-def test_what_is_no_database_is_one_line(accord: Accord, tmp_path: Path) -> None:
+def test_invalid_databases_are_reported_in_one_line(accord: Accord, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear reader, " * 1000)
     (tmp_path / "folder").mkdir()
     for name in ("letter.txt", "folder", "folder/missing/accord.db"):
@@ -198,7 +198,7 @@ def test_a_server_is_looked_at_and_upgraded(accord: Accord, postgres: str) -> No
     assert 'database "no_such_database" does not exist' in missing.err
 
 
-def test_a_user_who_may_not_write_is_told_so(accord: Accord, postgres: str) -> None:
+def test_missing_write_permission_is_reported(accord: Accord, postgres: str) -> None:
     async def make() -> None:
         connection = await asyncpg.connect(postgres)
         await connection.execute("CREATE ROLE guest LOGIN")

@@ -31,7 +31,7 @@ def test_a_server_that_is_well_ends_with_0(tmp_path: Path) -> None:
     assert not (tmp_path / "accord").exists()
 
 
-def test_what_is_in_the_way_has_a_remedy_and_ends_with_1(tmp_path: Path) -> None:
+def test_problems_have_a_fix_and_exit_with_1(tmp_path: Path) -> None:
     gone = free_port()
     arguments = ("--remote", f"weather=http://127.0.0.1:{gone}", "--store", "sqlite:///no/where.db")
     done = accord(tmp_path, "doctor", ECHO, "--port", str(free_port()), *arguments)
@@ -53,7 +53,7 @@ def test_wrong_settings_are_a_finding(tmp_path: Path) -> None:
     assert "did you mean server.port?" in only["detail"]
 
 
-def test_json_is_one_document_whatever_agents_print(tmp_path: Path) -> None:
+def test_json_output_is_one_document(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text("print('hello')\nasync def loud(ctx): return 'x'\n", encoding="utf-8")
     done = accord(tmp_path, "doctor", "--json", "loud.py:loud", "--port", str(free_port()))
     assert done.returncode == 0, done.stdout

@@ -4,7 +4,7 @@ from accord.cli.failures import Exit, explain_failure
 from accord.errors import AuthenticationFailed, PermissionDenied
 
 
-def test_who_may_not_is_not_told_to_bring_what_they_brought() -> None:
+def test_forbidden_callers_are_not_asked_for_credentials() -> None:
     unknown, known = (
         explain_failure(AuthenticationFailed()),
         explain_failure(PermissionDenied("Your roles do not include this")),

@@ -78,7 +78,7 @@ def test_a_variable_names_the_agent_unless_the_command_does(asked: Asked) -> Non
     assert asked("task", "get", "-a", "http://other", "t-1", ACCORD_AGENT_CARD=URL).agent == "http://other"
 
 
-def test_flags_say_how_it_is_asked(asked: Asked) -> None:
+def test_flags_choose_the_connection(asked: Asked) -> None:
     reach = asked(
         *("task", "list", URL, "-o", "json", "--bearer", "t0ken", "--timeout", "1.5m", "--dialect", "V03"),
         *("--binding", "rest", "--header", "X-A: b:c", "--svc-param", "A2A-Extensions:x", "--insecure"),
@@ -106,7 +106,7 @@ def test_flags_say_how_it_is_asked(asked: Asked) -> None:
         ("org/agent", "org/agent"),
     ],
 )
-def test_what_is_to_be_copied_has_no_secret_of_an_address(asked: Asked, typed: str, shown: str) -> None:
+def test_suggested_commands_hide_passwords(asked: Asked, typed: str, shown: str) -> None:
     assert asked("task", "list", typed).shell_command("task get", "t-1") == f"accord task get -a {shown} t-1"
 
 
@@ -143,7 +143,7 @@ def test_credentials_may_come_from_variables(asked: Asked) -> None:
         (("task", "list", URL, "-o", "xml"), "xml"),
     ],
 )
-def test_mistakes_are_told_and_nobody_is_asked(asked: Asked, arguments: tuple[str, ...], why: str) -> None:
+def test_errors_are_reported_without_a_prompt(asked: Asked, arguments: tuple[str, ...], why: str) -> None:
     assert why in asked.refused(*arguments)
     assert asked.reach == ConnectionOptions()
 
@@ -192,14 +192,14 @@ def test_an_error_is_a_document_for_programs() -> None:
         (Unconfirmed("m", TimedOut("slow", was_sent=True), "t-1"), Exit.TIMED_OUT),
     ],
 )
-def test_what_is_no_answer_has_a_code_of_its_own(error: Exception, exit: Exit) -> None:
+def test_invalid_answers_have_their_exit_code(error: Exception, exit: Exit) -> None:
     found = failure(error)
     assert found.exit is exit
     assert found.code.startswith("A2ACLI_ERR_")
     assert found.message
 
 
-def test_what_nobody_foresaw_is_not_explained_away() -> None:
+def test_unexpected_errors_keep_their_traceback() -> None:
     assert explain_failure(RuntimeError("a bug")) is None
 
 

@@ -13,7 +13,7 @@ from tests.serve.running import Server, accord, running, said, text_of
 FILES = ["accord.toml", "hello.py", ".accord/accord.schema.json"]
 
 
-def test_what_it_writes_is_served_at_once(tmp_path: Path) -> None:
+def test_starter_files_are_servable(tmp_path: Path) -> None:
     made = accord(tmp_path, "init", "project")
     assert (made.returncode, made.stdout.splitlines()) == (0, [f"project/{name}" for name in FILES])
     assert made.stderr == "To serve the agent: cd project && accord serve\n"
@@ -45,7 +45,7 @@ def test_its_first_line_names_a_schema_that_takes_it(tmp_path: Path) -> None:
     jsonschema_rs.Draft7Validator(schema).validate(tomllib.loads(text))
 
 
-def test_what_the_page_on_configuration_prints_is_printed(tmp_path: Path) -> None:
+def test_the_configuration_page_matches_the_output(tmp_path: Path) -> None:
     (shown,) = [block.text for block in blocks(ROOT / "docs" / "how-to" / "configure.md") if block.language == "text"]
     assert accord(tmp_path, "init").returncode == 0
     told = accord(tmp_path, "config", "show", "--changed", "--port", "9000", ACCORD_KEEP_DAYS="7")

@@ -29,7 +29,7 @@ def kept(folder: Path, id: str, secret: str) -> None:
 
 
 @pytest.mark.proves("2-28", "2-08", "2-11", "0-17")
-def test_an_agent_is_found_by_its_name_and_lets_in_who_has_its_key(tmp_path: Path) -> None:
+def test_named_agents_are_resolved_with_their_credentials(tmp_path: Path) -> None:
     key = json.loads(accord(tmp_path, "apikeys", "create", "-o", "json").stdout)["key"]
     with running(tmp_path, AGENT, "--auth", "api-keys") as server:
         unknown = accord(tmp_path, "send", "acme/obeying", "hello", "-o", "json")

@@ -98,7 +98,9 @@ def card(url: str, **more: Any) -> str:
         (lambda to: to.wfile.close(), Exit.UNREACHABLE, "A2ACLI_ERR_UNREACHABLE"),
     ],
 )
-def test_what_has_no_card(odd: Callable[[Answer], Odd], tmp_path: Path, answer: Answer, exit: Exit, code: str) -> None:
+def test_agents_without_a_card_are_reported(
+    odd: Callable[[Answer], Odd], tmp_path: Path, answer: Answer, exit: Exit, code: str
+) -> None:
     server = odd(answer)
     done = accord(tmp_path, "send", server.url, "hello", "-o", "json")
     assert done.returncode == exit, done.stderr

@@ -48,7 +48,7 @@ def test_one_conversation_has_one_context(served: Server, tmp_path: Path) -> Non
     assert len({task["contextId"] for task in tasks}) == 1
 
 
-def test_what_fails_ends_it(served: Server, tmp_path: Path) -> None:
+def test_a_failure_ends_the_chat(served: Server, tmp_path: Path) -> None:
     done = chat(tmp_path, "one\n", f"http://localhost:{free_port()}")
     assert done.returncode == Exit.UNREACHABLE
     assert not done.stdout

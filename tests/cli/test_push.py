@@ -156,14 +156,14 @@ def test_a_person_gets_a_line_for_each(accord: Operated) -> None:
     assert head.index("URL") == dead.index("https://") == due.index("https://")
 
 
-def test_a_long_list_is_cut_and_says_so(accord: Operated) -> None:
+def test_long_lists_are_truncated_with_a_note(accord: Operated) -> None:
     said = accord("list", "--limit", "2", "-o", "json")
     assert [webhook["config"] for webhook in json.loads(said.out)] == ["dead", "idle"]
     assert "more than 2" in said.err
     assert accord("list", "--limit", "3").err == ""
 
 
-def test_what_strangers_wrote_does_not_command_the_terminal(accord: Operated) -> None:
+def test_foreign_text_cannot_control_the_terminal(accord: Operated) -> None:
     async def meddle(store: Store) -> None:
         await store.do(webhooks.put, "acme", "t-1", hook("\x1b[2J\nevil"), "v1")
 

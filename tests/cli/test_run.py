@@ -53,7 +53,7 @@ def test_the_output_of_a_run_is_all_there_is_on_standard_output(flows: Flows) ->
     assert "hello | hello world" in told
 
 
-def test_input_comes_from_standard_input_and_values_from_flags_and_files(flows: Flows) -> None:
+def test_input_and_values_come_from_pipe_flags_and_files(flows: Flows) -> None:
     flows.write('{"one": "from the file", "two": "of the file"}', "values.json")
     command = "echo {{input}}; echo {{vars.one}}; echo {{vars.two}}"
     steps = f'{HEAD}workflows: [{{name: main, steps: [{{name: a, type: deterministic, command: "{command}"}}]}}]\n'
@@ -64,7 +64,7 @@ def test_input_comes_from_standard_input_and_values_from_flags_and_files(flows: 
     assert (done.returncode, done.stdout) == (Exit.DONE, "typed\nfrom a=flag\nof the file\n"), done.stderr
 
 
-def test_json_is_a_line_for_each_event_and_one_for_what_came_of_it(flows: Flows) -> None:
+def test_json_has_a_line_per_event_and_for_the_result(flows: Flows) -> None:
     done = flows("run", flows.write(QUICK), "--input", "world", "-o", "json")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[0] == {"event": "begun", "run": run_id(done.stderr)}
@@ -74,7 +74,7 @@ def test_json_is_a_line_for_each_event_and_one_for_what_came_of_it(flows: Flows)
     assert {step["name"]: step["status"] for step in last["steps"]}["each[1]"] == "completed"
 
 
-def test_what_is_told_of_a_step_has_its_channels_and_what_came_of_an_attempt(flows: Flows) -> None:
+def test_step_events_have_channels_and_attempt_results(flows: Flows) -> None:
     text = FAILING.replace("{pattern: dag}", "{pattern: dag, channel: news}").replace(
         "dependsOn: [first], command", "dependsOn: [first], retries: 1, retryDelay: 10ms, command"
     )
@@ -112,7 +112,7 @@ def test_one_of_several_workflows_is_chosen(flows: Flows) -> None:
     assert "UNKNOWN_WORKFLOW" in refused.stderr
 
 
-def test_a_dry_run_prints_what_would_be_done_and_does_nothing(flows: Flows) -> None:
+def test_a_dry_run_only_prints_the_plan(flows: Flows) -> None:
     file = flows.write(FAILING)
     done = flows("run", file, "--dry-run")
     assert done.returncode == Exit.DONE
@@ -127,7 +127,7 @@ def test_a_dry_run_prints_what_would_be_done_and_does_nothing(flows: Flows) -> N
 # --- what cannot be run -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_with_a_file_is_said_with_its_place(flows: Flows) -> None:
+def test_file_errors_name_their_location(flows: Flows) -> None:
     done = flows("run", flows.write(QUICK.replace("dependsOn: [hello, each]", "dependsOn: [helo, each]")))
     assert done.returncode == Exit.MISUSED
     assert done.stdout == ""
@@ -159,7 +159,7 @@ def test_a_command_that_cannot_be_meant_is_refused(flows: Flows, arguments: list
     assert flows("runs", "list").returncode == Exit.FAILED, "there is not even a store"
 
 
-def test_a_mistyped_name_of_a_value_is_told_from_one_that_the_document_speaks_of(flows: Flows) -> None:
+def test_mistyped_value_names_get_a_suggestion(flows: Flows) -> None:
     command = "echo {{inputs.topic}} {{vars.word}} {{free}}"
     step = f'{{name: a, type: deterministic, command: "{command}", if: "other != 1"}}'
     given = 'inputs: {topic: {default: ""}}\nvars: {word: ""}\n'
@@ -173,7 +173,7 @@ def test_a_mistyped_name_of_a_value_is_told_from_one_that_the_document_speaks_of
     assert len(flows.json("runs", "list")) == 1
 
 
-def test_a_value_that_nobody_gave_is_missed_before_anything_runs(flows: Flows) -> None:
+def test_missing_values_are_reported_before_the_run(flows: Flows) -> None:
     text = FAILING.replace("workflows:", "inputs: {topic: {required: true}}\nworkflows:")
     done = flows("run", flows.write(text))
     assert done.returncode == Exit.MISUSED
@@ -182,7 +182,7 @@ def test_a_value_that_nobody_gave_is_missed_before_anything_runs(flows: Flows) -
     assert flows.lines("first.txt") == []
 
 
-def test_a_file_that_is_not_there_is_said_to_be_none(flows: Flows) -> None:
+def test_missing_files_are_reported(flows: Flows) -> None:
     done = flows("run", "missing.yaml")
     assert done.returncode == Exit.MISUSED
     assert "FILE: There is no file missing.yaml\n" in done.stderr
@@ -199,7 +199,7 @@ def test_a_key_that_is_missing_is_named(flows: Flows) -> None:
 # --- what fails, and what is done again -------------------------------------------------------------------------------
 
 
-def test_a_run_that_failed_is_resumed_without_what_it_has_done(flows: Flows) -> None:
+def test_failed_runs_resume_without_completed_steps(flows: Flows) -> None:
     failed = flows("run", flows.write(FAILING))
     assert failed.returncode == Exit.FAILED
     assert failed.stdout == ""
@@ -217,7 +217,7 @@ def test_a_run_that_failed_is_resumed_without_what_it_has_done(flows: Flows) -> 
     assert "has completed" in over.stderr
 
 
-def test_how_to_go_on_names_the_store_and_no_password(flows: Flows) -> None:
+def test_the_resume_hint_names_the_store_without_password(flows: Flows) -> None:
     failed = flows("run", flows.write(FAILING), "--store", "sqlite:///own.db")
     assert f"accord runs resume {run_id(failed.stderr)} --store sqlite:///own.db" in failed.stderr
     going = RunCommand("postgresql://me:secret@127.0.0.1/db", OutputFormat.TEXT)
@@ -250,7 +250,7 @@ def test_a_mended_file_takes_over_from_an_earlier_run(flows: Flows) -> None:
     assert len(flows.json("runs", "list", "--state", "all")) == 4, "what is refused is not stored"
 
 
-def test_runs_share_what_they_set_although_the_file_has_changed(flows: Flows) -> None:
+def test_runs_keep_shared_values_after_a_file_change(flows: Flows) -> None:
     step = '{name: a, type: deterministic, command: "echo %s", set: {seen: "{{steps.a.output}}"}}'
     text = f"{HEAD}state: {{backend: database}}\nworkflows: [{{name: main, steps: [{step}]}}]\n"
     assert flows("run", flows.write(text % "first")).returncode == Exit.DONE
@@ -267,7 +267,7 @@ def test_a_run_may_start_in_the_middle(flows: Flows) -> None:
 # --- what is interrupted ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_whose_process_was_killed_goes_on_where_it_was(flows: Flows) -> None:
+def test_killed_runs_resume(flows: Flows) -> None:
     process = flows.started("run", flows.write(SLOW))
     run = run_id(said(process, "slow: started"))
     process.kill()
@@ -300,14 +300,14 @@ def stopped_at_work(flows: Flows, text: str, number: signal.Signals) -> str:
     return run
 
 
-def test_an_agent_whose_run_was_killed_is_begun_again_if_it_may_be(flows: Flows) -> None:
+def test_agents_of_killed_runs_restart_if_allowed(flows: Flows) -> None:
     run = stopped_at_work(flows, AGENT_FLOW.replace("timeout: 5m", "timeout: 5m, onCrash: restart"), signal.SIGKILL)
     done = flows("runs", "resume", run)
     assert (done.returncode, done.stdout) == (Exit.DONE, "made\n"), done.stderr
     assert len(flows.lines("pids.txt")) == 2
 
 
-def test_an_agent_that_may_not_be_begun_twice_is_begun_again_by_who_says_so(flows: Flows) -> None:
+def test_unrepeatable_agents_restart_only_on_request(flows: Flows) -> None:
     run = stopped_at_work(flows, AGENT_FLOW, signal.SIGINT)
     failed = flows("runs", "resume", run)
     assert failed.returncode == Exit.FAILED
@@ -318,7 +318,7 @@ def test_an_agent_that_may_not_be_begun_twice_is_begun_again_by_who_says_so(flow
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_breaks_off_leaves_a_run_that_can_be_resumed(flows: Flows, number: signal.Signals) -> None:
+def test_interrupted_runs_can_be_resumed(flows: Flows, number: signal.Signals) -> None:
     process = flows.started("run", flows.write(SLOW))
     run = run_id(said(process, "slow: started"))
     process.send_signal(number)
@@ -378,7 +378,7 @@ def test_steps_are_a_tree_in_a_terminal_and_the_output_stands_below(flows: Flows
         assert shown.shown.rstrip().endswith("after went")
 
 
-def test_approvals_are_asked_and_given_in_the_terminal(flows: Flows) -> None:
+def test_approvals_are_given_in_the_terminal(flows: Flows) -> None:
     with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
         shown.says("gate: Ship it?")
         shown.says("y or n")
@@ -392,7 +392,7 @@ def test_approvals_are_asked_and_given_in_the_terminal(flows: Flows) -> None:
     assert steps["gate"]["output"] == "looks good"
 
 
-def test_what_a_part_of_a_run_asks_is_approved_in_the_terminal(flows: Flows) -> None:
+def test_nested_approvals_are_given_in_the_terminal(flows: Flows) -> None:
     with terminal(flows.folder, "run", flows.write(NESTED), **QUICKLY) as shown:
         shown.says("call: Go on?")
         shown.says("y or n")
@@ -414,7 +414,7 @@ def test_a_question_in_the_terminal_is_not_drawn_over(flows: Flows) -> None:
         assert "4 of 4 steps" in shown.shown
 
 
-def test_who_types_no_more_leaves_the_question_to_others(flows: Flows) -> None:
+def test_closed_input_leaves_the_question_open(flows: Flows) -> None:
     with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
         shown.says("y or n")
         shown.press(CTRL_D)
@@ -422,7 +422,7 @@ def test_who_types_no_more_leaves_the_question_to_others(flows: Flows) -> None:
         assert shown.ended() == Exit.WAITS
 
 
-def test_who_types_no_more_before_there_is_a_question_is_not_asked(flows: Flows) -> None:
+def test_closed_input_disables_prompts(flows: Flows) -> None:
     text = SLOW.replace(
         "    steps:", '    steps:\n      - {name: gate, type: approval, dependsOn: [after], task: "Sure?"}'
     )
@@ -435,7 +435,7 @@ def test_who_types_no_more_before_there_is_a_question_is_not_asked(flows: Flows)
         assert shown.ended() == Exit.WAITS
 
 
-def test_what_is_rejected_in_the_terminal_fails(flows: Flows) -> None:
+def test_rejected_approvals_fail_the_run(flows: Flows) -> None:
     with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
         shown.says("y or n")
         shown.press("no not today\n")
@@ -443,7 +443,7 @@ def test_what_is_rejected_in_the_terminal_fails(flows: Flows) -> None:
         assert "not today" in shown.shown
 
 
-def test_what_is_approved_elsewhere_is_no_longer_asked_in_the_terminal(flows: Flows) -> None:
+def test_approvals_given_by_others_close_the_prompt(flows: Flows) -> None:
     with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
         shown.says("y or n")
         run = run_id(shown.shown)
@@ -454,7 +454,7 @@ def test_what_is_approved_elsewhere_is_no_longer_asked_in_the_terminal(flows: Fl
         assert shown.shown.rstrip().endswith("shipped")
 
 
-def test_what_an_agent_says_and_asks_is_seen_and_answered_in_the_terminal(flows: Flows) -> None:
+def test_agent_messages_and_questions_appear_in_the_terminal(flows: Flows) -> None:
     file = flows.folder / "go"
     with running(flows.folder, AGENT) as server:
         held = flows.write(CALLING.format(url=server.url, task=f"hold {file}"))
@@ -472,7 +472,7 @@ def test_what_an_agent_says_and_asks_is_seen_and_answered_in_the_terminal(flows:
             assert shown.shown.rstrip().endswith("It is Sunday")
 
 
-def test_one_question_after_the_other_is_asked_and_each_once(flows: Flows) -> None:
+def test_questions_are_asked_one_by_one_and_once(flows: Flows) -> None:
     text = f"""{HEAD}
 workflows:
   - name: main
@@ -496,7 +496,7 @@ workflows:
     assert steps["one"]["output"] == "from afar"
 
 
-def test_ctrl_c_in_the_terminal_says_how_to_go_on(flows: Flows) -> None:
+def test_ctrl_c_in_a_run_shows_how_to_resume(flows: Flows) -> None:
     with terminal(flows.folder, "run", flows.write(SLOW), **QUICKLY) as shown:
         shown.says("1 of 3 steps")
         assert shown.interrupted() == Exit.INTERRUPTED
@@ -504,7 +504,7 @@ def test_ctrl_c_in_the_terminal_says_how_to_go_on(flows: Flows) -> None:
         assert "Traceback" not in shown.shown
 
 
-def test_warnings_are_not_mixed_into_what_is_shown_of_a_run(flows: Flows) -> None:
+def test_warnings_do_not_mix_with_run_output(flows: Flows) -> None:
     """The display says why the step failed; the records are there on request."""
     file = flows.write(
         f"""

@@ -51,7 +51,7 @@ def asked(flows: Flows) -> str:
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def test_runs_are_listed_with_what_they_wait_for(flows: Flows) -> None:
+def test_run_lists_show_waiting_steps(flows: Flows) -> None:
     quick = run_id(flows("run", flows.write(QUICK)).stderr)
     waiting = asked(flows)
     listed = flows.json("runs", "list")
@@ -188,7 +188,7 @@ def test_a_run_that_is_rejected_fails(flows: Flows) -> None:
     assert "not yet" in last["error"]
 
 
-def test_only_what_asks_is_approved(flows: Flows) -> None:
+def test_only_waiting_approvals_are_approved(flows: Flows) -> None:
     run = asked(flows)
     for arguments, why in [
         ((run, "build"), "no approval build"),
@@ -214,7 +214,7 @@ def test_only_what_asks_is_approved(flows: Flows) -> None:
     assert flows("runs", "resume", both).stdout == "shipped\n"
 
 
-def test_what_a_part_of_a_run_asks_is_approved_at_the_run(flows: Flows) -> None:
+def test_nested_approvals_are_given_at_the_run(flows: Flows) -> None:
     done = flows("run", flows.write(NESTED))
     assert done.returncode == Exit.WAITS, done.stderr
     run = run_id(done.stderr)
@@ -233,7 +233,7 @@ def test_a_part_of_a_run_is_approved_itself(flows: Flows) -> None:
     assert "not approved: no" in done.stderr
 
 
-def test_a_served_workflow_goes_on_by_itself(flows: Flows) -> None:
+def test_served_workflows_continue_without_the_cli(flows: Flows) -> None:
     with running(flows.folder, flows.write(ASKING)) as server:
         run = server.send("now")["id"]
         assert flows.json("runs", "show", run)["waits_for"] == ["approval of gate"]
@@ -243,7 +243,7 @@ def test_a_served_workflow_goes_on_by_itself(flows: Flows) -> None:
         assert server.get(run)["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_what_an_agent_asks_is_answered_from_elsewhere(flows: Flows) -> None:
+def test_agent_questions_are_answered_by_another_process(flows: Flows) -> None:
     with running(flows.folder, AGENT) as server:
         done = flows("run", flows.write(CALLING.format(url=server.url, task="ask")), ACCORD_STORE="sqlite:///own.db")
         assert done.returncode == Exit.WAITS, done.stderr

@@ -45,7 +45,7 @@ def found(name: str, content: bytes = b"x") -> ArtifactFile:
         ("x" * 300 + ".tar", "x" * 116 + ".tar"),
     ],
 )
-def test_a_name_keeps_what_is_harmless(given_name: str, kept: str) -> None:
+def test_file_names_keep_safe_characters(given_name: str, kept: str) -> None:
     assert safe_name(given_name) == kept
 
 

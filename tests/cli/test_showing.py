@@ -76,7 +76,7 @@ def show(shown: ReplyPrinter, bodies: Iterable[EventBody]) -> None:
     shown.end(fold(first, events[1:]) if isinstance(first, Task) else first)  # type: ignore[arg-type]  # or a message
 
 
-def test_what_strangers_write_cannot_move_a_terminal() -> None:
+def test_control_characters_are_neutralized() -> None:
     assert agent_output.safe(EVIL) == "a?[31mred??2J\nbc\nd"
     assert agent_output.field("Name", EVIL) == "Name: a?[31mred??2J bc d"
     assert agent_output.safe("tab\tnewline\nnbsp\u00a0 emoji \U0001f469\u200d\U0001f680") == (
@@ -119,7 +119,7 @@ def test_a_task_is_fields_and_blocks() -> None:
     ]
 
 
-def test_what_is_said_nowhere_else_is_found_in_the_history() -> None:
+def test_answers_are_taken_from_the_history_if_needed() -> None:
     quiet = Task(id="t-1", status=TaskStatus(state=TaskState.INPUT_REQUIRED), history=(message("Which day?"),))
     assert list(agent_output.of_task(quiet))[2:] == ["Message:", "Which day?", ""]
     assert list(agent_output.of_task(quiet, with_history=True))[2:] == ["Agent:", "Which day?", ""]
@@ -145,11 +145,11 @@ def test_a_webhook_is_shown_without_its_secrets() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://[", "https://x.example:none/", "", "https://x.example/hook"])
-def test_a_webhook_is_shown_whatever_its_address_is(url: str) -> None:
+def test_webhooks_with_any_address_are_shown(url: str) -> None:
     assert f"URL: {url}" in list(agent_output.of_push(PushConfig(url=url)))
 
 
-def test_a_card_is_shown_with_what_it_offers_and_asks_for() -> None:
+def test_cards_are_shown_with_skills_and_security() -> None:
     card = AgentCard(
         name="Booker",
         description="Books\ntables",
@@ -240,7 +240,7 @@ def test_repeated_state_is_printed_once(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
-def test_a_stream_that_begins_anew_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_restarted_streams_repeat_no_text(capsys: pytest.CaptureFixture[str]) -> None:
     whole = task(TaskState.WORKING, artifact("Hello", " you"))
     show(
         LiveTextPrinter(Progress()),
@@ -255,7 +255,7 @@ def test_a_stream_that_begins_anew_says_nothing_twice(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("first", ["0 ", ""])
-def test_an_answer_that_is_replaced_is_seen_to_begin_anew(capsys: pytest.CaptureFixture[str], first: str) -> None:
+def test_replaced_answers_are_marked(capsys: pytest.CaptureFixture[str], first: str) -> None:
     again: list[EventBody] = [chunk(first, append=False), chunk("1 "), chunk("2 "), state(TaskState.COMPLETED)]
     show(LiveTextPrinter(Progress()), [task(), chunk("0 ", append=False), chunk("1 "), *again])
     shown = capsys.readouterr()

@@ -33,7 +33,7 @@ def loaded(*arguments: str) -> set[str]:
     "arguments",
     [("--version",), ("--help",), *((name, "--help") for name in Commands.table), ("task", "get", "--help")],
 )
-def test_nothing_slow_is_loaded_to_say_how_a_command_is_used(arguments: tuple[str, ...]) -> None:
+def test_help_imports_nothing_slow(arguments: tuple[str, ...]) -> None:
     there = loaded(*arguments)
     assert not there & SLOW
     assert {name for name in there if name.startswith("accord.client.")} == {"accord.client.resolver"}, "no more of it"
@@ -51,7 +51,7 @@ def test_every_command_of_the_table_is_there(name: str) -> None:
     assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
 
 
-def test_a_command_that_is_misspelled_is_known() -> None:
+def test_misspelled_commands_get_a_suggestion() -> None:
     done = CliRunner().invoke(app, ["sned"], env={"TERM": "dumb"})
     assert done.exit_code == Exit.MISUSED
     assert "Did you mean 'send'?" in done.stderr
@@ -72,21 +72,19 @@ def test_a_command_that_is_misspelled_is_known() -> None:
         ),
     ],
 )
-def test_a_mistake_is_one_line_that_can_be_searched_and_where_to_read_more(
-    tmp_path: Path, arguments: list[str], said: list[str]
-) -> None:
+def test_errors_are_one_line_with_a_code_and_link(tmp_path: Path, arguments: list[str], said: list[str]) -> None:
     done = accord(tmp_path, *arguments)
     shown = done.stderr.replace("python -m accord", "accord")  # which is how tests call it
     assert (done.returncode, done.stdout, shown.splitlines()) == (2, "", said)
 
 
-def test_who_says_nothing_is_shown_what_there_is() -> None:
+def test_no_arguments_show_the_overview() -> None:
     done = CliRunner().invoke(app, ["task"])
     assert (done.exit_code, done.stderr) == (2, "")
     assert "subscribe" in done.stdout
 
 
-def test_who_is_asked_and_wants_no_more_of_it_ends_the_command() -> None:
+def test_an_aborted_prompt_ends_the_command() -> None:
     class Asked(LazyGroup):
         table: ClassVar = {}
 

@@ -17,7 +17,7 @@ def event(text: str | None = None, state: TaskState = TaskState.WORKING, **about
     )
 
 
-def test_an_event_tells_what_has_ended_and_what_begins_because_of_it() -> None:
+def test_step_events_end_and_start_steps() -> None:
     ended, started = run_events(
         event("**[a]** Completed (deterministic)\nx", step="a", status="completed", attempt=2, started=["b"])
     )
@@ -25,7 +25,7 @@ def test_an_event_tells_what_has_ended_and_what_begins_because_of_it() -> None:
     assert (started.event, started.step, started.at) == ("started", "b", AT)
 
 
-def test_lines_outputs_and_questions_are_told_apart() -> None:
+def test_lines_outputs_and_questions_are_distinguished() -> None:
     assert [one.text for one in run_events(event("**[a]** as it goes", step="a"))] == ["as it goes"]
     (printed,) = run_events(event(step="a", output="line"))
     assert (printed.event, printed.text) == ("output", "line")
@@ -33,7 +33,7 @@ def test_lines_outputs_and_questions_are_told_apart() -> None:
     assert (asked.event, asked.text) == ("asks", "Sure?")
 
 
-def test_what_says_nothing_about_steps_is_no_news() -> None:
+def test_unrelated_events_change_nothing() -> None:
     status = TaskStatus(state=TaskState.WORKING)
     assert list(run_events(Event(seq=1, body=StatusUpdate(task_id="t", context_id="c", status=status)))) == []
 
@@ -54,7 +54,7 @@ def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
     ]
 
 
-def test_what_was_known_already_is_not_counted_again() -> None:
+def test_repeated_events_are_counted_once() -> None:
     steps = StepRows()
     steps.load([StoredStep(name="a", type="deterministic", status="running", attempts=1)])
     steps.apply(RunEvent(event="started", step="a", at=AT))
@@ -65,7 +65,7 @@ def test_what_was_known_already_is_not_counted_again() -> None:
     assert row.attempt == 2
 
 
-def test_the_last_that_is_heard_of_a_step_is_its_last_line() -> None:
+def test_the_last_line_of_a_step_is_shown() -> None:
     steps = StepRows()
     steps.apply(RunEvent(event="started", step="a", at=AT))
     steps.set_text("a", "one\ntwo\n\n")
@@ -77,7 +77,7 @@ def test_the_last_that_is_heard_of_a_step_is_its_last_line() -> None:
     assert (row.said, row.status, row.attempt, row.seconds) == ("", "running", 2, None)
 
 
-def test_what_goes_on_is_drawn_before_what_is_done_and_that_before_what_is_to_come() -> None:
+def test_running_steps_precede_ended_and_planned_steps() -> None:
     rows = [StepRow(f"done-{n}", status="completed") for n in range(50)]
     rows += [StepRow("bad", status="failed"), StepRow("busy", status="running")]
     rows += [StepRow(f"later-{n}") for n in range(50)]
@@ -85,7 +85,7 @@ def test_what_goes_on_is_drawn_before_what_is_done_and_that_before_what_is_to_co
     assert _rows_that_fit(rows[:3], 4) == rows[:3]
 
 
-def test_a_tree_never_draws_more_than_fits_and_nothing_that_a_terminal_would_obey() -> None:
+def test_trees_fit_the_terminal_without_control_characters() -> None:
     steps = StepRows()
     for number in range(500):
         steps.apply(RunEvent(event="started", step=f"step-{number}", at=AT))

@@ -17,7 +17,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_a_wait_shows_what_goes_on_and_leaves_the_answer(served: Server, tmp_path: Path) -> None:
+def test_progress_is_replaced_by_the_answer(served: Server, tmp_path: Path) -> None:
     file = tmp_path / "go"
     with terminal(tmp_path, "send", served.url, f"hold {file}") as shown:
         shown.says("holding on")
@@ -40,7 +40,7 @@ def test_json_in_a_terminal_has_nothing_that_it_obeys(served: Server, tmp_path: 
     assert evil in accord(tmp_path, "send", served.url, evil, *how).stdout, "a pipe gets what was sent"
 
 
-def test_ctrl_c_in_a_terminal_says_how_to_go_on(served: Server, tmp_path: Path) -> None:
+def test_ctrl_c_in_a_terminal_shows_how_to_continue(served: Server, tmp_path: Path) -> None:
     file = tmp_path / "go"
     with terminal(tmp_path, "send", served.url, "--stream", f"hold {file}") as shown:
         shown.says("begun")

@@ -15,7 +15,7 @@ AGENT = f"{Path(__file__).parent / 'agents.py'}:obeying"
 
 
 @pytest.mark.proves("B-02")
-def test_what_an_agent_made_is_fetched_from_its_address(tmp_path: Path) -> None:
+def test_artifacts_are_downloaded_from_their_address(tmp_path: Path) -> None:
     with running(tmp_path, AGENT, "--dialects", "vault") as server:
         sent = accord(tmp_path, "send", server.url, "make", "-o", "json")
         assert sent.returncode == Exit.DONE, sent.stderr
@@ -32,7 +32,7 @@ def test_what_an_agent_made_is_fetched_from_its_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("B-02")
-def test_what_is_attached_reaches_the_agent_as_bytes(tmp_path: Path) -> None:
+def test_attachments_reach_the_agent_as_bytes(tmp_path: Path) -> None:
     content = bytes([0, 255])
     (tmp_path / "x.bin").write_bytes(content)
     with running(tmp_path, AGENT, "--dialects", "vault") as server:

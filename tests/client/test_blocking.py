@@ -71,7 +71,7 @@ def test_a_script_talks_to_an_agent(tmp_path: Path) -> None:
     assert threading.active_count() <= before + 1, "its thread has ended with it"
 
 
-def test_who_cannot_connect_leaves_no_thread_behind() -> None:
+def test_failed_connections_leave_no_thread() -> None:
     before = threading.active_count()
     with pytest.raises(Unreachable):
         BlockingClient(f"http://127.0.0.1:{free_port()}")
@@ -93,7 +93,7 @@ def asking(text: str, message_id: str) -> SendRequest:
 
 
 @each("name", sorted(OPERATIONS))
-def test_an_operation_takes_and_returns_what_the_interface_says(name: str) -> None:
+def test_blocking_operations_match_the_interface(name: str) -> None:
     own, stated = get_type_hints(getattr(BlockingClient, name)), get_type_hints(getattr(A2A, name))
     assert own["request"] == stated["request"]
     assert own.get("after") == stated.get("after")

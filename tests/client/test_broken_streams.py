@@ -77,7 +77,7 @@ async def test_a_stream_that_is_cut_after_every_event_still_arrives() -> None:
 
 
 @each("cut", EVERY_CUT)
-async def test_text_is_said_once_wherever_the_stream_is_cut(cut: int) -> None:
+async def test_text_appears_once_wherever_the_stream_breaks(cut: int) -> None:
     for faulty in (Faulty(promises=True), Faulty(numbers=True), Faulty(), Faulty(subscribes=False)):
         faulty.cuts, faulty.missed = [cut], 1
         async with talking(faulty) as client:
@@ -85,7 +85,7 @@ async def test_text_is_said_once_wherever_the_stream_is_cut(cut: int) -> None:
             assert len(faulty.runs) == 1
 
 
-async def test_numbers_that_start_again_with_each_connection_are_not_believed() -> None:
+async def test_per_connection_event_ids_are_ignored() -> None:
     """A server may number the events of a connection, not of the task: then nothing may be skipped by number."""
 
     class PerConnection(Faulty):
@@ -118,7 +118,7 @@ async def test_without_numbers_a_subscription_begins_with_the_task(cut: int, mis
 
 
 @each("cut", EVERY_CUT)
-async def test_a_subscription_that_begins_anywhere_only_says_when_to_look(cut: int) -> None:
+async def test_unnumbered_subscriptions_only_trigger_reads(cut: int) -> None:
     """A2A 0.3 leaves open where a subscription begins, so its events cannot be added to what was seen."""
     faulty = Faulty(dialect=DialectName.V03, snapshots=False)
     faulty.cuts, faulty.missed = [cut], 1
@@ -158,7 +158,7 @@ async def test_an_agent_that_does_not_stream_is_sent_to_and_looked_at() -> None:
 
 
 @pytest.mark.proves("1-25", "4-53")
-async def test_an_agent_whose_card_promises_streams_that_it_refuses_is_sent_to() -> None:
+async def test_refused_streams_fall_back_to_sending() -> None:
     faulty = Faulty(streams=False)
     async with served(faulty):
         refusing = Faulty()
@@ -193,7 +193,7 @@ async def test_a_stream_that_ends_early_in_good_order_is_taken_up_again() -> Non
             assert folded(await streamed(client)) == faulty.task()
 
 
-async def test_who_makes_no_progress_gives_up_with_the_reason() -> None:
+async def test_retries_without_progress_end_with_the_error() -> None:
     faulty = Faulty(promises=True)
     faulty.cuts = [3, *[1] * 100]
     async with talking(faulty, retries=Retries(following=5)) as client:
@@ -202,7 +202,7 @@ async def test_who_makes_no_progress_gives_up_with_the_reason() -> None:
         assert faulty.operations().count(Operation.SUBSCRIBE) == 6
 
 
-async def test_a_question_ends_the_stream_and_its_answer_goes_on() -> None:
+async def test_questions_end_the_stream_until_answered() -> None:
     faulty = Faulty(promises=True, log=(*LOG[:3], turned(TaskState.INPUT_REQUIRED, "which?"), *LOG[4:]))
     async with talking(faulty) as client:
         speech = client.stream_text("hi")
@@ -215,7 +215,7 @@ async def test_a_question_ends_the_stream_and_its_answer_goes_on() -> None:
         assert task.cursor == 6
 
 
-async def test_what_an_agent_says_in_the_midst_of_a_stream_is_raised_if_the_task_hangs() -> None:
+async def test_stream_errors_are_raised_if_the_task_hangs() -> None:
     class Erring(Faulty):
         async def _call(self, call: dict[str, Any], headers: dict[str, str], writer: Any) -> bool:
             if operation_of(call) is not Operation.STREAM:
@@ -259,7 +259,7 @@ async def test_a_handle_is_awaited_through_cuts(cut: int) -> None:
             assert len(faulty.runs) == 1
 
 
-async def test_a_handle_of_another_client_goes_on_where_the_first_was() -> None:
+async def test_handles_resume_across_clients() -> None:
     faulty = Faulty(promises=True)
     async with served(faulty):
         async with Client.connect(faulty.url) as first:
@@ -285,7 +285,7 @@ async def test_a_subscription_falls_back_to_looking() -> None:
         assert folded(events) == faulty.task()
 
 
-async def test_an_artifact_that_is_sent_whole_each_time_is_said_once() -> None:
+async def test_artifacts_resent_whole_appear_once() -> None:
     whole = ("one ", "one two ", "one two three")
     chunks = (chunk(text, append=False) for text in whole)
     log: tuple[EventBody, ...] = (*chunks, turned(TaskState.COMPLETED, "one two three"))
@@ -293,7 +293,7 @@ async def test_an_artifact_that_is_sent_whole_each_time_is_said_once() -> None:
         assert await told(client) == TEXT
 
 
-async def test_a_refused_subscription_is_tried_again_when_the_agent_says_so() -> None:
+async def test_rate_limited_subscriptions_are_retried() -> None:
     faulty = Faulty(promises=True)
     faulty.cuts = [3]
     faulty.faults = {Operation.SUBSCRIBE: [Fault(status=503), Fault(status=429), DROPPED, LOST, Fault(status=500)]}
@@ -366,7 +366,7 @@ async def test_a_stream_without_an_event_is_sent_again(dialect: DialectName, pro
 
 
 @pytest.mark.proves("C-08")
-async def test_a_stream_without_an_event_is_not_sent_again_if_its_task_is_listed() -> None:
+async def test_empty_streams_are_not_resent_if_the_task_is_listed() -> None:
     faulty = Hushed()
     faulty.takes = True
     async with talking(faulty) as client:

@@ -157,7 +157,7 @@ async def test_a_name_that_is_unknown_is_a_card_that_was_not_found() -> None:
     assert missing.value.tried == {"acme/nobody": "https://r.example: There is no such agent"}
 
 
-async def test_credentials_are_those_that_the_card_asks_for(tmp_path: Path) -> None:
+async def test_credentials_match_the_card(tmp_path: Path) -> None:
     class Guarded(Faulty):
         def card(self) -> bytes:
             scheme = SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Bearer"))
@@ -215,7 +215,7 @@ class Calling(Faulty):
 
 
 @pytest.mark.proves("0-20", "4-53")
-async def test_a_webhook_is_left_with_an_agent_that_takes_it_and_done_without_elsewhere() -> None:
+async def test_webhooks_are_set_where_supported() -> None:
     push = PushConfig(url="https://hooks.example/", token="t")
     for faulty in (Calling(takes=True), Calling(takes=False), Faulty()):
         async with served(faulty), Client.connect(faulty.url) as client:
@@ -244,7 +244,7 @@ async def test_requests_name_the_tenant_of_their_interface() -> None:
         assert [one.params["tenant"] for one in faulty.asked] == ["acme", "acme", "other"]
 
 
-async def test_who_stops_listening_leaves_nothing_open() -> None:
+async def test_closing_a_stream_leaves_nothing_open() -> None:
     faulty = Faulty(promises=True)
     async with served(faulty), Client.connect(faulty.url) as client:
         speech = client.stream_text("hi")

@@ -81,7 +81,7 @@ async def test_a_host_with_one_agent_in_its_catalog_is_that_agent() -> None:
         assert (await find(pages.url)).url == f"{pages.url}/a/card.json"
 
 
-async def test_a_host_with_many_says_which_there_are() -> None:
+async def test_hosts_with_several_agents_list_them() -> None:
     async with published() as pages:
         pages.pages[CATALOG] = Page(
             catalog(("Trips", f"{pages.url}/a/card.json"), ("Hotels", f"{pages.url}/b/card.json"))
@@ -92,7 +92,7 @@ async def test_a_host_with_many_says_which_there_are() -> None:
         assert (await find(f"{pages.url}/b")).url == f"{pages.url}/b/card.json"
 
 
-async def test_a_host_without_any_says_where_it_was_looked_for() -> None:
+async def test_missing_cards_list_the_tried_paths() -> None:
     async with published() as pages:
         pages.pages[CARD] = Page(b"<html>an application</html>")
         pages.pages[CATALOG] = Page(b'{"entries": 3}')
@@ -106,14 +106,14 @@ async def test_a_host_without_any_says_where_it_was_looked_for() -> None:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, AuthenticationFailed), (403, PermissionDenied)])
-async def test_a_card_for_some_only_says_so(status: int, kind: type[Exception]) -> None:
+async def test_protected_cards_are_reported(status: int, kind: type[Exception]) -> None:
     async with published() as pages:
         pages.pages[CARD] = Page(status=status)
         with pytest.raises(kind):
             await find(pages.url)
 
 
-async def test_a_host_that_has_trouble_is_asked_again() -> None:
+async def test_failing_hosts_are_retried() -> None:
     async with published() as pages:
         pages.pages[CARD] = [Page(status=503), Page(status=500), Page(written(f"{pages.url}/"))]
         assert (await find(pages.url)).card.name == "Trips"
@@ -149,7 +149,7 @@ async def test_redirects_end() -> None:
             await find(f"{pages.url}/card.json")
 
 
-async def test_what_is_no_address_is_said_to_be_none() -> None:
+async def test_invalid_addresses_are_reported() -> None:
     with pytest.raises(CardNotFound, match="an invalid address"):
         await find("http://[x")
     async with published() as pages:
@@ -173,13 +173,13 @@ async def test_a_fresh_card_is_not_fetched_again() -> None:
     assert len((await asked_twice({"Cache-Control": "public, max-age=300"})).asked) == 1
 
 
-async def test_a_stale_card_is_asked_for_by_its_tag() -> None:
+async def test_stale_cards_are_revalidated_by_etag() -> None:
     for stale in ("max-age=0", "no-cache, max-age=60", "public"):
         pages = await asked_twice({"ETag": '"7"', "Cache-Control": stale})
         assert [headers.get("if-none-match") for _, headers in pages.asked] == [None, '"7"']
 
 
-async def test_a_card_with_a_date_is_asked_for_by_it() -> None:
+async def test_stale_cards_are_revalidated_by_date() -> None:
     date = "Sun, 15 Nov 2026 10:00:00 GMT"
     pages = await asked_twice({"Last-Modified": date})
     assert [headers.get("if-modified-since") for _, headers in pages.asked] == [None, date.lower()]
@@ -191,7 +191,7 @@ async def test_a_card_that_may_not_be_kept_is_not() -> None:
         assert [headers.get("if-none-match") for _, headers in pages.asked] == [None, None]
 
 
-async def test_a_card_that_changed_replaces_the_one_that_was_kept() -> None:
+async def test_changed_cards_replace_the_cached_card() -> None:
     async with published() as pages, discovering() as discovery:
         pages.pages[CARD] = Page(written(f"{pages.url}/"), headers={"ETag": '"1"'})
         await discovery.find(pages.url)
@@ -222,7 +222,7 @@ BAD: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("document", "finding"), BAD)
-async def test_what_cannot_be_used_is_named(document: bytes, finding: str) -> None:
+async def test_unusable_interfaces_are_named(document: bytes, finding: str) -> None:
     async with published() as pages:
         pages.pages[CARD] = Page(document)
         with pytest.raises(BadCard, match=finding) as raised:

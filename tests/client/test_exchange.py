@@ -149,13 +149,13 @@ async def test_credentials_are_not_carried_to_another_server(target: str) -> Non
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
-async def test_what_would_make_a_get_of_a_post_is_followed_by_a_get_only(status: int) -> None:
+async def test_redirects_of_posts_that_become_gets_are_refused(status: int) -> None:
     transport = Scripted(moving(status, "/card"))
     assert (await HttpExchange(transport).fetch(POST)).status == status
     assert (await HttpExchange(transport).fetch(GET)).status == 200
 
 
-async def test_nobody_is_sent_in_circles() -> None:
+async def test_redirect_loops_are_refused() -> None:
     transport = Scripted(lambda request: (307, {"location": request.url + "x"}))
     assert (await HttpExchange(transport).fetch(POST)).status == 307
     assert len(transport.asked) == 1 + MAX_REDIRECTS

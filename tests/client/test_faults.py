@@ -38,7 +38,7 @@ async def talking(faulty: Faulty, **more: Any) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("fault", [LOST, DROPPED, Fault(does_it=True, status=500), Fault(does_it=True, status=502)])
 @pytest.mark.proves("C-08")
-async def test_an_agent_that_knows_a_message_again_is_sent_it_again(fault: Fault) -> None:
+async def test_idempotent_agents_get_the_message_again(fault: Fault) -> None:
     faulty = Faulty(promises=True)
     faulty.faults = {SEND: [fault, fault]}
     async with talking(faulty) as client:
@@ -51,7 +51,7 @@ async def test_an_agent_that_knows_a_message_again_is_sent_it_again(fault: Fault
 
 
 @pytest.mark.proves("C-08")
-async def test_elsewhere_the_message_is_looked_for_and_not_sent_again() -> None:
+async def test_other_agents_are_searched_for_the_message() -> None:
     faulty = Faulty()
     faulty.faults = {SEND: [LOST]}
     async with talking(faulty) as client:
@@ -66,7 +66,7 @@ async def test_elsewhere_the_message_is_looked_for_and_not_sent_again() -> None:
     ids=["no list", "v03", "not in the list"],
 )
 @pytest.mark.proves("C-08")
-async def test_what_cannot_be_found_out_is_said(faulty: Callable[[], Faulty]) -> None:
+async def test_unconfirmed_sends_are_reported(faulty: Callable[[], Faulty]) -> None:
     made = faulty()
     made.faults = {SEND: [DROPPED]}
     async with talking(made) as client:
@@ -89,7 +89,7 @@ async def test_a_reply_whose_answer_was_lost_is_looked_for_in_its_task() -> None
             await task.reply("even more")
 
 
-async def test_an_agent_of_which_the_caller_knows_better_is_sent_it_again() -> None:
+async def test_callers_can_declare_agents_idempotent() -> None:
     faulty = Faulty()
     faulty.faults = {SEND: [DROPPED]}
     async with talking(faulty, is_idempotent=True) as client:
@@ -109,7 +109,7 @@ class Silent(Faulty):
 
 
 @pytest.mark.proves("1-07")
-async def test_who_waits_too_long_is_told_which_task_goes_on() -> None:
+async def test_timeouts_name_the_running_task() -> None:
     for promises in (True, False):
         faulty = Silent(promises=promises)
         async with talking(faulty) as client:
@@ -121,7 +121,7 @@ async def test_who_waits_too_long_is_told_which_task_goes_on() -> None:
             assert (await client.task("t-1")).text == TEXT
 
 
-async def test_an_agent_that_does_not_wait_is_waited_for_as_long_as_one_that_does() -> None:
+async def test_non_blocking_agents_get_the_same_timeout() -> None:
     class Endless(Faulty):
         def _answer(self, operation: Operation, call: dict[str, Any], writer: Any) -> bool:
             call["params"]["configuration"] = {"returnImmediately": True}
@@ -135,7 +135,7 @@ async def test_an_agent_that_does_not_wait_is_waited_for_as_long_as_one_that_doe
 
 
 @pytest.mark.proves("1-07", "4-49")
-async def test_the_timeout_is_a_minute_unless_somebody_says_otherwise() -> None:
+async def test_the_default_timeout_is_a_minute() -> None:
     async with talking(Faulty()) as client:
         assert client.timeout == 60
     faulty = Silent(promises=False, lists=False)
@@ -148,7 +148,7 @@ async def test_the_timeout_is_a_minute_unless_somebody_says_otherwise() -> None:
 
 
 @pytest.mark.proves("4-49")
-async def test_who_is_turned_away_comes_back_when_it_is_told_to() -> None:
+async def test_retry_after_is_respected() -> None:
     faulty = Faulty()
     later = (("Retry-After", "7"),)
     faulty.faults = {SEND: [Fault(status=429, headers=later), Fault(status=503, headers=later)]}
@@ -164,7 +164,7 @@ async def test_who_is_turned_away_comes_back_when_it_is_told_to() -> None:
     assert waited == [7.0, 7.0]
 
 
-async def test_who_is_told_to_come_back_next_week_says_so() -> None:
+async def test_long_retry_after_is_reported() -> None:
     faulty = Faulty()
     faulty.faults = {SEND: [Fault(status=429, headers=(("Retry-After", "3600"),))]}
     async with talking(faulty) as client:
@@ -186,7 +186,7 @@ async def test_a_send_that_failed_halfway_is_not_repeated(code: int, kind: type[
 
 
 @pytest.mark.proves("4-49")
-async def test_reading_is_repeated_whatever_happens() -> None:
+async def test_reads_are_always_retried() -> None:
     faulty = Faulty()
     async with talking(faulty) as client:
         await client.start("hi")
@@ -198,7 +198,7 @@ async def test_reading_is_repeated_whatever_happens() -> None:
             await client.get(GetRequest(id="t-1"))
 
 
-async def test_a_cancel_whose_answer_was_lost_is_known_to_have_worked() -> None:
+async def test_cancels_with_lost_answers_are_confirmed() -> None:
     class Strict(Faulty):
         def _answer(self, operation: Operation, call: dict[str, Any], writer: Any) -> bool:
             if operation is Operation.CANCEL and self.task().status.state is TaskState.CANCELED:
@@ -230,7 +230,7 @@ async def test_a_name_that_does_not_exist_is_reported() -> None:
     assert not raised.value.was_sent
 
 
-async def test_a_port_where_nobody_listens_is_reported() -> None:
+async def test_closed_ports_are_reported() -> None:
     with pytest.raises(Unreachable, match="no connection") as raised:
         async with Client.connect(f"http://127.0.0.1:{free_port()}"):
             pass
@@ -238,7 +238,7 @@ async def test_a_port_where_nobody_listens_is_reported() -> None:
 
 
 @pytest.mark.proves("4-23", "AUTH-SERVER-001")
-async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+async def test_untrusted_certificates_are_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     issued = authority.server()
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -256,7 +256,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
             assert (await client.send_text("hi")).text == TEXT
 
 
-async def test_an_agent_that_comes_back_in_time_is_not_noticed_to_have_been_away() -> None:
+async def test_short_outages_are_invisible() -> None:
     faulty = Faulty()
     faulty.port = free_port()
     client = await Client.connect(decode_card(faulty.card()))

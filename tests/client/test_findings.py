@@ -69,7 +69,7 @@ def test_these_are_not(served: str, url: str, trust: CardHostTrust, why: str) ->
     assert str(finding).startswith("supportedInterfaces[0].url: ")
 
 
-def test_an_address_to_listen_on_means_the_host_that_says_it() -> None:
+def test_wildcard_addresses_mean_the_card_s_host() -> None:
     found, findings = keep_usable_interfaces(
         card("http://0.0.0.0:9000/a2a", "0.0.0.0:50051", "/a2a"), PLAIN, CardHostTrust()
     )
@@ -81,7 +81,7 @@ def test_an_address_to_listen_on_means_the_host_that_says_it() -> None:
     assert len(findings) == 3
 
 
-def test_what_is_odd_about_a_card_is_said() -> None:
+def test_card_oddities_are_reported() -> None:
     odd = replace(
         card("https://agents.example/", version="7.1"),
         skills=(),
@@ -95,7 +95,7 @@ def test_what_is_odd_about_a_card_is_said() -> None:
     ]
 
 
-def test_what_is_in_several_places_is_said_once() -> None:
+def test_repeated_findings_are_reported_once() -> None:
     _, findings = keep_usable_interfaces(
         card("https://evil.example/", "https://evil.example/2", "http://0.0.0.0/"), HOME, CardHostTrust()
     )
@@ -106,7 +106,7 @@ def test_what_is_in_several_places_is_said_once() -> None:
 
 @pytest.mark.proves("2-29")
 @pytest.mark.parametrize(("version", "is_known"), [("0.2", True), ("0.2.1", True), ("1.0", True), ("0.3", False)])
-def test_a_version_of_agentvaults_profile_that_is_not_known_is_said_and_tolerated(version: str, is_known: bool) -> None:
+def test_unknown_vault_versions_are_reported_and_tolerated(version: str, is_known: bool) -> None:
     stated = replace(card("https://agents.example/"), profile=CardProfile(a2a_version=version))
     found, findings = keep_usable_interfaces(stated, HOME, CardHostTrust())
     assert [one.where for one in findings] == ([] if is_known else ["capabilities.a2aVersion"])

@@ -34,7 +34,7 @@ async def talking(agent: Any) -> AsyncIterator[Client]:
         yield in_process(hosted.service)
 
 
-def test_a_client_is_an_agent_to_whoever_takes_one() -> None:
+def test_clients_implement_the_a2a_interface() -> None:
     def takes(agent: A2A) -> A2A:
         return agent
 
@@ -89,7 +89,7 @@ async def test_a_question_is_answered_through_the_handle() -> None:
         assert [type(event.body) async for event in task] == [Task]
 
 
-async def test_a_loop_over_a_handle_ends_where_the_task_rests_and_goes_on_after_it() -> None:
+async def test_handle_loops_end_at_a_question_and_resume() -> None:
     async with talking(asking) as client:
         task = await client.start("paint")
         first = [event.seq async for event in task]
@@ -136,7 +136,7 @@ async def test_a_loop_over_a_handle_begins_with_the_task_once() -> None:
         assert kinds.count(Task) <= 2, "and again only if it is another by the time that it is followed"
 
 
-async def test_a_handle_of_nothing_says_so() -> None:
+async def test_handles_without_a_task_are_errors() -> None:
     async with talking(echo) as client:
         with pytest.raises(TaskNotFound):
             await client.task("there-is-none")
@@ -174,7 +174,7 @@ async def test_the_rest_of_the_interface() -> None:
         assert isinstance(events[0].body, Task)
 
 
-async def test_what_a_card_does_not_offer_is_not_asked_for() -> None:
+async def test_unsupported_operations_are_not_requested() -> None:
     from accord.errors import ExtendedCardNotConfigured
     from tests.client.pages import card
 
@@ -189,7 +189,7 @@ async def test_what_a_card_does_not_offer_is_not_asked_for() -> None:
         assert (await task).text == "x "
 
 
-def test_what_is_said_may_be_text_data_parts_or_a_message() -> None:
+def test_messages_may_be_text_data_parts_or_messages() -> None:
     assert message_of("x").parts == (Part(text="x"),)
     assert message_of({"n": 1}).parts[0].data == {"n": 1}
     assert message_of([Part(text="a"), Part(raw=b"b")]).parts == (Part(text="a"), Part(raw=b"b"))

@@ -69,7 +69,7 @@ async def test_a_name_is_enough_wherever_an_address_is(
     await agent.leave()
 
 
-def test_an_agent_elsewhere_is_served_by_its_name(registry: tuple[Server, str], tmp_path: Path) -> None:
+def test_remote_agents_are_served_by_name(registry: tuple[Server, str], tmp_path: Path) -> None:
     (tmp_path / "far.py").write_text(FAR, encoding="utf-8")
     mine = f"sqlite:///{tmp_path}/mine.db"
     with (
@@ -80,7 +80,7 @@ def test_an_agent_elsewhere_is_served_by_its_name(registry: tuple[Server, str], 
         assert client.send_text("from afar").text == "from afar "
 
 
-async def test_a_name_that_nobody_has(registry: tuple[Server, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_names_are_errors(registry: tuple[Server, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCORD_REGISTRY_URL", registry[0].url)
     with pytest.raises(CardNotFound, match="There is no agent") as missing:
         await Client.connect("acme/nobody")
@@ -91,7 +91,7 @@ async def test_a_name_that_nobody_has(registry: tuple[Server, str], monkeypatch:
     await agent.leave()
 
 
-def test_tasks_for_a_name_that_nobody_has_fail_at_once(registry: tuple[Server, str], tmp_path: Path) -> None:
+def test_tasks_for_unknown_names_fail_at_once(registry: tuple[Server, str], tmp_path: Path) -> None:
     (tmp_path / "far.py").write_text(FAR.replace(NAME, "acme/nobody"), encoding="utf-8")
     mine = f"sqlite:///{tmp_path}/mine.db"
     with (
@@ -105,12 +105,12 @@ def test_tasks_for_a_name_that_nobody_has_fail_at_once(registry: tuple[Server, s
         assert "There is no agent 'acme/nobody'" in str(task.status.message)
 
 
-def test_without_a_registry_a_name_says_what_to_do(tmp_path: Path) -> None:
+def test_names_without_a_registry_explain_the_fix(tmp_path: Path) -> None:
     with pytest.raises(CardNotFound, match="ACCORD_REGISTRY_URL"):
         BlockingClient(NAME)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_there_is_one_client_whatever_it_is_imported_from() -> None:
+def test_all_import_paths_give_one_client() -> None:
     assert accord.Client is accord.client.Client
     assert accord.BlockingClient is accord.client.BlockingClient

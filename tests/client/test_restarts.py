@@ -62,7 +62,7 @@ class Watch:
 
 
 @pytest.mark.proves("C-08", "C-01")
-async def test_streams_and_handles_go_on_after_a_kill(tmp_path: Path) -> None:
+async def test_streams_and_handles_resume_after_a_kill(tmp_path: Path) -> None:
     go = tmp_path / "go"
     store = f"sqlite:///{tmp_path}/accord.db"
     text = f"{LAST} {PAUSE} {go}"
@@ -135,7 +135,7 @@ async def test_streams_end_on_a_restored_backup(way: dict[str, Any], tmp_path: P
 
 
 @pytest.mark.proves("C-08")
-async def test_a_message_whose_answer_died_with_the_server_is_not_done_twice(tmp_path: Path) -> None:
+async def test_messages_with_a_lost_answer_run_once(tmp_path: Path) -> None:
     go = tmp_path / "go"
     store = f"sqlite:///{tmp_path}/accord.db"
     serve = partial(Server, tmp_path, f"{AGENTS}:counting", "--store", store, **LEASE)  # type: ignore[arg-type]
@@ -156,9 +156,7 @@ async def test_a_message_whose_answer_died_with_the_server_is_not_done_twice(tmp
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
-async def test_who_waits_while_a_server_is_stopped_gets_the_answer_of_the_next(
-    way: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_waiting_clients_get_the_answer_of_the_next_server(way: dict[str, Any], tmp_path: Path) -> None:
     go = tmp_path / "go"
     store, port = f"sqlite:///{tmp_path}/accord.db", free_port()
     serve = partial(Server, tmp_path, f"{AGENTS}:counting", "--store", store, **LEASE)  # type: ignore[arg-type]

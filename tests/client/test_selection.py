@@ -39,7 +39,7 @@ def test_a_caller_may_narrow_it() -> None:
     assert pairs(usable_endpoints(MANY, dialect=RELAY)) == [("JSONRPC", RELAY), ("JSONRPC", RELAY)]
 
 
-def test_without_the_extra_grpc_is_only_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_extra_grpc_is_only_used_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.client.interfaces._has_grpc", lambda: False)
     assert ("GRPC", V1) not in pairs(usable_endpoints(MANY))
     assert pairs(usable_endpoints(MANY, binding="grpc")) == [("GRPC", V1)]
@@ -57,14 +57,14 @@ def test_agentvaults_own_version_numbers_mean_its_profile() -> None:
     assert pairs(usable_endpoints(stated)) == [("JSONRPC", VAULT)]
 
 
-def test_an_interface_says_which_tenant_it_is_for() -> None:
+def test_interfaces_name_their_tenant() -> None:
     stated = card(URL)
     (interface,) = stated.supported_interfaces
     (way,) = usable_endpoints(replace(stated, supported_interfaces=(replace(interface, tenant="acme"),)))
     assert way.tenant == "acme"
 
 
-def test_no_way_is_said_in_full() -> None:
+def test_missing_interfaces_are_explained() -> None:
     with pytest.raises(NoUsableEndpoint, match=r"'Trips' supports no known protocol; its card offers JSONRPC 9\.0"):
         usable_endpoints(offering(("JSONRPC", "9.0")))
     with pytest.raises(NoUsableEndpoint, match=r"does not support GRPC; its card offers JSONRPC 1\.0"):

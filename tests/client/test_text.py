@@ -63,7 +63,7 @@ def test_the_text_of_an_answer(answer: Task | Message, text: str) -> None:
 
 
 @pytest.mark.proves("1-11", "1-16", "C-07")
-def test_an_answer_says_where_it_came_from_and_how_it_ended() -> None:
+def test_replies_have_source_and_final_state() -> None:
     failed = task((TWO,), state=TaskState.FAILED, message="no")
     found = Reply.of(failed)
     assert (found.task_id, found.context_id, found.status, found.text) == ("t", "c", TaskState.FAILED, "two\nno")

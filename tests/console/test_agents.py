@@ -79,7 +79,7 @@ async def app(request: pytest.FixtureRequest) -> AsyncIterator[Application]:
         yield served
 
 
-async def test_agents_are_listed_with_what_they_do_and_how_busy_they_are(app: Application) -> None:
+async def test_agents_are_listed_with_skills_and_load(app: Application) -> None:
     for text in ("one", "two"):
         await say(app, "echo", text, by="alice")
     await say(app, "weather", "in Bern", by="alice")
@@ -101,7 +101,7 @@ async def test_agents_are_listed_with_what_they_do_and_how_busy_they_are(app: Ap
     ]
 
 
-async def test_only_tasks_that_somebody_sees_make_an_agent_busy(app: Application) -> None:
+async def test_load_counts_only_visible_tasks(app: Application) -> None:
     await say(app, "weather", "in Bern", by="alice")
     assert [(await told(app, by=name))["items"][1]["open"] for name in ("alice", "bob", "dora", "carol")] == [
         1,
@@ -111,7 +111,7 @@ async def test_only_tasks_that_somebody_sees_make_an_agent_busy(app: Application
     ]
 
 
-async def test_an_agent_is_shown_to_those_who_may_use_it_and_to_nobody_else() -> None:
+async def test_agents_are_shown_only_to_allowed_callers() -> None:
     roles = [{"name": "reader", "agents": ["echo"]}]
     async with serving(echo, weather, auth={"schemes": SCHEMES, "roles": roles}) as app:
         assert [one["slug"] for one in (await told(app, by="rita"))["items"]] == ["echo"]
@@ -121,7 +121,7 @@ async def test_an_agent_is_shown_to_those_who_may_use_it_and_to_nobody_else() ->
         assert (await ask(app, "GET", "/api/agents")).status == 401
 
 
-async def test_a_workflow_is_shown_with_a_form_for_what_it_takes(tmp_path: Path) -> None:
+async def test_workflows_are_shown_with_an_input_form(tmp_path: Path) -> None:
     text = flow(
         '{name: a, type: deterministic, command: "echo {{inputs.city}}"}',
         head="inputs: {city: {type: string, required: true}}",
@@ -133,7 +133,7 @@ async def test_a_workflow_is_shown_with_a_form_for_what_it_takes(tmp_path: Path)
     assert row["skills"][0]["schema"]["required"] == ["city"]
 
 
-async def test_an_agent_is_shown_with_its_card_in_every_dialect_at_the_address_that_was_asked() -> None:
+async def test_cards_are_shown_in_every_dialect() -> None:
     async with serving(planner) as app:
         found = await told(app, "/trip-planner")
         served = await ask(app, "GET", "/agents/trip-planner/.well-known/agent-card.json")
@@ -147,7 +147,7 @@ async def test_an_agent_is_shown_with_its_card_in_every_dialect_at_the_address_t
     assert [finding["severity"] for finding in found["findings"]].count("error") == 0
 
 
-async def test_a_card_that_leads_to_another_host_than_was_asked_is_found() -> None:
+async def test_cards_that_name_another_host_are_findings() -> None:
     async with serving(echo, server={"url": "https://agents.example"}) as app:
         found = await told(app, "/echo")
     (wrong,) = [finding for finding in found["findings"] if finding["severity"] != "info"]
@@ -174,7 +174,7 @@ class Elsewhere:
 STRANGE = Strange(where="skills", what="It has odd ones")
 
 
-async def test_an_agent_elsewhere_is_up_when_it_answers_and_down_when_it_does_not() -> None:
+async def test_remote_agents_are_up_if_they_answer() -> None:
     there = Elsewhere()
     far = RemoteAgent("https://far.example", name="far", connect=there.connect)
     async with serving(echo, far) as app:
@@ -195,7 +195,7 @@ async def test_an_agent_elsewhere_is_up_when_it_answers_and_down_when_it_does_no
         assert (looked.json()["state"], looked.json()["detail"]) == ("down", "No answer in time")
 
 
-async def test_only_agents_elsewhere_are_looked_for() -> None:
+async def test_only_remote_agents_are_checked() -> None:
     async with serving(echo) as app:
         assert (await ask(app, "POST", "/api/agents/echo/check")).status == 422
 
@@ -231,7 +231,7 @@ def found(card: dict[str, Any] | bytes, **doing: Any) -> set[tuple[str, str]]:
     return told - {("info", "signatures"), ("warning", "securitySchemes.key")}
 
 
-def test_a_good_card_has_nothing_to_be_said_about() -> None:
+def test_good_cards_have_no_findings() -> None:
     assert found(CARD) == set()
 
 
@@ -253,13 +253,13 @@ def test_a_good_card_has_nothing_to_be_said_about() -> None:
         ({}, {"contact": RemoteContact(is_up=True, at=1, findings=("skills: none",))}, ("warning", "")),
     ],
 )
-def test_what_is_missing_or_untrue_is_found(
+def test_missing_and_false_claims_are_findings(
     change: dict[str, Any], doing: dict[str, Any], expected: tuple[str, str]
 ) -> None:
     assert expected in found(CARD | change, **doing)
 
 
-def test_addresses_that_clients_would_not_use_are_found_and_the_gravest_comes_first() -> None:
+def test_unusable_addresses_are_sorted_by_severity() -> None:
     places = [CARD["supportedInterfaces"][0] | {"url": url} for url in ("https://b.example/", "http://a.example/")]
     card = CARD | {"supportedInterfaces": places, "provider": None}
     every = card_findings(json.dumps(card).encode(), PLACE, ServedAs(offers=Offers(), trust=TrustedKeys()))
@@ -273,5 +273,5 @@ def test_addresses_that_clients_would_not_use_are_found_and_the_gravest_comes_fi
     }
 
 
-def test_a_document_that_is_no_card_says_what_is_wrong_with_it() -> None:
+def test_invalid_cards_are_explained() -> None:
     assert found(b'{"supportedInterfaces": 1}') == {("error", "supportedInterfaces")}

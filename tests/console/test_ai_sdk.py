@@ -69,7 +69,7 @@ def test_an_answer_is_read_as_it_was_stored(server: Server, version: str, chat: 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.proves("0-10", "0-48", "0-53", "0-55", "C-21")
-def test_a_task_is_acknowledged_and_goes_on_by_itself(server: Server, version: str, chat: str) -> None:
+def test_tasks_are_acknowledged_and_continue(server: Server, version: str, chat: str) -> None:
     found = send(server, version, chat, said("wait"), agent="waits", mode="task")
     assert found["error"] is None
     assert kinds(found)[-1] == "finish"
@@ -130,7 +130,7 @@ def test_a_running_answer_is_resumed_and_an_idle_chat_has_none(server: Server, v
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_is_an_error_that_says_why(server: Server, version: str, chat: str) -> None:
+def test_refusals_are_errors_with_a_reason(server: Server, version: str, chat: str) -> None:
     found = send(server, version, chat, said("hello"), agent="nobody")
     assert found["error"]
     assert found["chunks"] == []

@@ -55,7 +55,7 @@ async def test_messages_are_kept_as_clients_have_them(server: Asking) -> None:
 
 
 @pytest.mark.proves("0-01")
-async def test_a_task_is_none_of_its_chats_business(server: Asking) -> None:
+async def test_tasks_outside_a_chat_are_refused(server: Asking) -> None:
     """The chat has what was said; how the task stands is asked of the task, with or without the chat."""
     alice = Chatting(server)
     task_id = (await alice.say("c-1", said("hello"), agent="asker"))[0]["messageMetadata"]["taskId"]
@@ -81,7 +81,7 @@ async def test_two_turns_have_one_context(server: Asking) -> None:
     assert [texts(message) for message in await alice.history("c-1")] == ["a", "a", "b", "b"]
 
 
-async def test_a_page_that_leaves_does_not_stop_the_answer_and_another_reads_it_from_its_beginning(
+async def test_answers_survive_a_closed_page(
     address: str,
 ) -> None:
     gate = Gate()
@@ -129,7 +129,7 @@ async def test_an_answer_outlives_its_server(address: str) -> None:
         assert history[1]["id"] == start["messageId"]
 
 
-async def test_an_answer_that_ended_while_nobody_followed_is_read_from_the_log(address: str) -> None:
+async def test_unread_answers_come_from_the_log(address: str) -> None:
     gate, later = Gate(), Gate()
     async with (
         serving(address, gate.agent, server={"grace_seconds": 0.1}) as asking,
@@ -148,7 +148,7 @@ async def test_an_answer_that_ended_while_nobody_followed_is_read_from_the_log(a
 
 
 @pytest.mark.proves("0-72")
-async def test_the_next_message_answers_what_the_agent_asks(server: Asking) -> None:
+async def test_the_next_message_answers_the_question(server: Asking) -> None:
     alice = Chatting(server)
     first = await alice.say("c-1", said("book"), agent="asker")
     asked = only(first, "data-task")[-1]["data"]
@@ -204,7 +204,7 @@ async def test_stopping_is_a_request_of_its_own() -> None:
         assert (await alice.history("c-1"))[1]["metadata"]["finishReason"] == "abort"
 
 
-async def test_what_fails_ends_with_an_error(quick: Asking) -> None:
+async def test_failures_end_with_an_error(quick: Asking) -> None:
     alice = Chatting(quick)
     chunks = await alice.say("c-1", said("go"), agent="failing")
     assert only(chunks, "data-task")[-1]["data"]["status"] == "failed"
@@ -236,7 +236,7 @@ async def test_an_answer_given_again_cancels_the_task_that_still_asks(server: As
     assert [item["task"]["id"] for item in (await server.get("/inbox"))["items"]] == [new]
 
 
-async def test_a_message_that_is_changed_takes_the_place_of_what_came_after_it(server: Asking) -> None:
+async def test_edited_messages_replace_later_ones(server: Asking) -> None:
     alice = Chatting(server)
     await alice.say("c-1", said("a"), agent="echo")
     await alice.say("c-1", said("b", "u-2"))
@@ -318,7 +318,7 @@ async def test_open_pages_hear_of_chats(quick: Asking) -> None:
     ],
     ids=str,
 )
-async def test_what_cannot_be_said_is_refused_and_not_kept(quick: Asking, body: dict[str, Any], status: int) -> None:
+async def test_invalid_messages_are_refused_and_not_stored(quick: Asking, body: dict[str, Any], status: int) -> None:
     answer = await quick("POST", "/chat", body)
     assert answer.status == status
     assert answer.json()["detail"]
@@ -336,7 +336,7 @@ async def test_a_message_that_the_agent_refuses_can_be_sent_again(quick: Asking)
     assert text_of(changed) == "look"
 
 
-async def test_clients_of_a_later_version_are_told_why_an_answer_ended(quick: Asking) -> None:
+async def test_newer_clients_get_the_finish_reason(quick: Asking) -> None:
     chunks = await Chatting(quick).say("c-1", said("hi"), "ui=6", agent="echo")
     assert chunks[-1]["finishReason"] == "stop"
 
@@ -354,7 +354,7 @@ async def test_a_stream_in_which_nothing_happens_is_kept_alive(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("age", "found"), [(chat_answers.UNSURE_MS + 1, chat_answers.NOT_SENT), (0, None)])
-async def test_an_answer_of_which_nobody_knows_a_task_is_looked_for(address: str, age: int, found: str | None) -> None:
+async def test_answers_without_a_task_are_searched(address: str, age: int, found: str | None) -> None:
     """As after a process that was lost between keeping what was said and telling the agent."""
     async with serving(address):
         pass
@@ -371,7 +371,7 @@ async def test_an_answer_of_which_nobody_knows_a_task_is_looked_for(address: str
             assert history[1]["metadata"]["finishReason"] == "error"
 
 
-async def test_an_answer_whose_task_was_not_written_down_is_found_by_its_message(address: str) -> None:
+async def test_unlinked_answers_are_found_by_message_id(address: str) -> None:
     async with serving(address) as asking:
         alice = Chatting(asking)
         chunks = await alice.say("c-1", said("hello"), agent="echo")

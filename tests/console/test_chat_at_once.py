@@ -13,7 +13,7 @@ from tests.console.conftest import Asking, serving
 from tests.engine.doubles import until
 
 
-async def test_the_same_message_sent_at_once_is_said_once_and_all_read_its_answer(address: str) -> None:
+async def test_concurrent_duplicate_messages_share_one_answer(address: str) -> None:
     gate, all_read = Gate(), asyncio.Barrier(5)
     async with serving(address, gate.agent) as asking:
         alice = Chatting(asking)
@@ -76,7 +76,7 @@ async def test_a_chat_has_an_id_that_addresses_can_have(quick: Asking, id: str) 
     assert answer.json()["findings"][0]["field"] == "id"
 
 
-async def test_whoever_has_too_many_streams_open_says_nothing() -> None:
+async def test_callers_over_the_stream_limit_send_nothing() -> None:
     async with serving(limits={"streams": 1}) as asking, asking.listening():
         answer = await asking("POST", "/chat", {"id": "c-1", "message": said("hello"), "agent": "echo"})
         assert answer.status == 429

@@ -181,9 +181,7 @@ def said_to(url: str, message: dict[str, Any], **body: Any) -> list[dict[str, An
 @pytest.mark.proves(
     "0-05", "0-24", "0-47", "0-51", "0-52", "0-54", "0-65", "0-67", "0-71", "0-75", "0-76", "0-79", "C-15", "C-21"
 )
-async def test_an_agent_elsewhere_takes_on_a_task_and_reports_by_webhook(
-    servers: tuple[Server, Server], tmp_path: Path
-) -> None:
+async def test_remote_tasks_report_by_webhook(servers: tuple[Server, Server], tmp_path: Path) -> None:
     there, here = servers
     models = {model["id"]: model["mode"] for model in got(here.url, "/api/models")}
     assert models == {"streams": "stream", "orchestrator": "task"}

@@ -75,7 +75,7 @@ async def test_a_webhook_is_shown_with_its_attempts_and_without_secrets(app: App
         assert secret not in json.dumps([shown, listed])
 
 
-async def test_others_see_no_webhooks_but_those_who_see_all_do(app: Application) -> None:
+async def test_webhooks_are_visible_to_owner_and_operators(app: Application) -> None:
     task_id = await hooked(app, "alice")
     await tried(app, task_id)
     for by in ("bob", "carol", "rita"):
@@ -105,7 +105,7 @@ async def test_pages_and_bad_parameters(app: Application) -> None:
         assert (await ask(app, "POST", "/api/deliveries/redeliver", body, by="alice")).status == 422
 
 
-async def test_the_audit_log_is_for_those_who_see_everybody(app: Application) -> None:
+async def test_the_audit_log_needs_full_visibility(app: Application) -> None:
     await hooked(app, "alice")
 
     async def noted() -> bool:
@@ -119,7 +119,7 @@ async def test_the_audit_log_is_for_those_who_see_everybody(app: Application) ->
         assert (await ask(app, "GET", "/api/settings", by=by)).status == 403
 
 
-async def test_settings_are_for_those_of_the_whole_server(app: Application) -> None:
+async def test_settings_need_a_server_wide_role(app: Application) -> None:
     for query in ("", "tenant=acme"):
         assert (await ask(app, "GET", "/api/settings", by="dora", query=query)).status == 403
     assert (await ask(app, "GET", "/api/settings", by="otto")).status == 200

@@ -34,7 +34,7 @@ def states_of(ear: Ear, task_id: str) -> list[str]:
 
 
 @pytest.mark.proves("0-34", "0-51", "0-79")
-async def test_whoever_listens_hears_of_every_status_in_order(server: Asking) -> None:
+async def test_feeds_send_every_status_in_order(server: Asking) -> None:
     async with server.listening() as ear:
         task_id = await server.begin("reporter", "5")
         row = await ear.hears("task", id=task_id, status="completed")
@@ -62,7 +62,7 @@ async def test_nothing_is_missed_between_a_list_and_the_stream(server: Asking) -
         assert states_of(ear, later) == ["working", "completed"]
 
 
-async def test_whoever_comes_back_hears_what_came_meanwhile_and_nothing_twice(server: Asking) -> None:
+async def test_reconnected_feeds_send_missed_events_once(server: Asking) -> None:
     async with server.listening() as ear:
         first = await server.begin("echo", "first")
         await ear.hears("task", id=first, status="completed")
@@ -81,7 +81,7 @@ async def test_whoever_comes_back_hears_what_came_meanwhile_and_nothing_twice(se
         assert {body["id"] for kind, body in third.heard if kind == "task"} == {final}
 
 
-async def test_what_happened_while_nobody_listened_is_read_from_the_store(server: Asking) -> None:
+async def test_unobserved_events_are_read_from_the_store(server: Asking) -> None:
     feed = await feed_of(server)
     ids = [(await server.done("echo", f"n {number}"))["id"] for number in range(3)]
     async with server.listening(after=feed) as ear:
@@ -113,7 +113,7 @@ async def test_a_restart_is_bridged(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["postgres"], indirect=True)
-async def test_what_another_node_does_is_told_here(address: str) -> None:
+async def test_events_of_other_nodes_reach_the_feed(address: str) -> None:
     async with serving(address) as one, serving(address) as other:
         feed = await feed_of(one)
         async with one.listening() as ear:
@@ -136,7 +136,7 @@ async def test_lost_hints_only_make_it_later(address: str) -> None:
 
 
 @pytest.mark.proves("0-46")
-async def test_nobody_hears_of_what_they_must_not_see(server: Asking) -> None:
+async def test_feeds_hide_invisible_tasks(server: Asking) -> None:
     async with AsyncExitStack() as stack:
         ears = {
             name: await stack.enter_async_context(server.listening(by=name))
@@ -167,7 +167,7 @@ async def test_nobody_hears_of_what_they_must_not_see(server: Asking) -> None:
     assert (await call(server.app, method="GET", path="/api/events", headers={"Host": "localhost:8000"})).status == 401
 
 
-async def test_whoever_has_missed_too_much_reads_lists_anew(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_feeds_far_behind_request_a_reload(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "MISSED", 3)
     feed = await feed_of(server)
     for number in range(4):
@@ -235,7 +235,7 @@ def _seqs(stream: bytes, task_id: str) -> set[int]:
     return {row["seq"] for row in rows if row.get("id") == task_id}
 
 
-async def test_whoever_looks_at_a_task_hears_that_its_log_grows(server: Asking) -> None:
+async def test_task_viewers_are_notified_of_log_growth(server: Asking) -> None:
     asked = await server.begin("asker")
     seq = (await server.reaches(asked, "input-required"))["seq"]
     other = (await server.done("echo", by="bob"))["id"]
@@ -249,7 +249,7 @@ async def test_whoever_looks_at_a_task_hears_that_its_log_grows(server: Asking) 
     assert (await server("GET", "/events", query="topics=task:%00")).status == 422
 
 
-async def test_other_news_are_for_those_who_see_them_and_are_told_again(quick: Asking) -> None:
+async def test_other_notifications_respect_visibility(quick: Asking) -> None:
     number = await feed_of(quick)
     tell = telling(quick).send
     async with quick.listening() as alice, quick.listening(by="bob") as bob, quick.listening(by="carol") as carol:
@@ -265,7 +265,7 @@ async def test_other_news_are_for_those_who_see_them_and_are_told_again(quick: A
         assert [kind for kind, _ in again.heard[1:]] == ["chat", "delivery", "agent"]
 
 
-async def test_what_was_only_created_is_told_too(server: Asking) -> None:
+async def test_created_tasks_reach_the_feed(server: Asking) -> None:
     async with server.listening() as ear:
         held = await server.begin("echo", "later", hold=True)
         row = await ear.hears("task", id=held)
@@ -297,7 +297,7 @@ async def test_streams_of_one_caller_are_limited() -> None:
             pass
 
 
-async def test_whoever_may_name_any_tenant_has_no_more_streams_for_that() -> None:
+async def test_roaming_callers_share_one_stream_limit() -> None:
     settings = {"auth": {"schemes": SCHEMES}, "limits": {"streams": 1}}
     async with serving("sqlite://:memory:", *AGENTS, **settings) as server, server.listening(by="root"):
         for query in ("tenant=acme", "tenant=globex", ""):

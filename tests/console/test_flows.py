@@ -146,7 +146,7 @@ def steps(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
 # --- workflows --------------------------------------------------------------------------------------------------------
 
 
-async def test_workflows_say_what_their_runs_are_given_and_what_begins_them(guarded: Desk) -> None:
+async def test_workflows_show_inputs_and_triggers(guarded: Desk) -> None:
     found = await guarded.read("/api/workflows", by="alice")
     (flow,) = found["items"]
     assert flow["slug"] == flow["name"] == "shipping"
@@ -163,7 +163,7 @@ async def test_workflows_say_what_their_runs_are_given_and_what_begins_them(guar
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_shows_its_steps_its_document_and_what_it_waits_for(desk: Desk) -> None:
+async def test_runs_show_steps_document_and_waits(desk: Desk) -> None:
     run = await desk.begun()
     found = await desk.once(run, "input-required")
     assert [step["name"] for step in found["steps"]] == STEPS
@@ -205,7 +205,7 @@ async def test_a_decision_is_handed_in_beside_the_rest_and_once(desk: Desk) -> N
     assert answer.status == 409
 
 
-async def test_a_step_that_failed_shows_its_attempts_and_what_it_was_told(desk: Desk) -> None:
+async def test_failed_steps_show_attempts_and_prompts(desk: Desk) -> None:
     found = await desk.failed()
     assert found["status"] == "failed"
     assert "ship" in found["error"]
@@ -223,7 +223,7 @@ async def test_a_step_that_failed_shows_its_attempts_and_what_it_was_told(desk: 
     assert (await desk.ask("GET", f"/api/runs/{found['id']}/steps/nothing")).status == 404
 
 
-async def test_the_timeline_has_a_segment_for_each_attempt_and_the_time_between(desk: Desk) -> None:
+async def test_timelines_have_a_segment_per_attempt(desk: Desk) -> None:
     run = await desk.begun()
     await desk.once(run, "input-required")
     live = {lane["id"]: lane for lane in (await desk.read(f"/api/runs/{run}/timeline"))["lanes"]}
@@ -242,7 +242,7 @@ async def test_the_timeline_has_a_segment_for_each_attempt_and_the_time_between(
     assert all(one["begin"] <= one["end"] <= found["now"] for one in ends)
 
 
-async def test_whatever_happens_to_a_step_is_an_event_of_the_run(desk: Desk) -> None:
+async def test_step_changes_are_run_events(desk: Desk) -> None:
     run = (await desk.failed())["id"]
     events = (await desk.read(f"/api/tasks/{run}/events", query="limit=200"))["items"]
     told = [about for one in events if (about := (one["body"].get("metadata") or {}).get("workflow"))]
@@ -268,7 +268,7 @@ async def test_a_run_that_is_cancelled_leaves_its_step_cancelled(desk: Desk) -> 
 # --- beginning runs ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_that_is_refused_says_why(desk: Desk) -> None:
+async def test_refused_runs_give_a_reason(desk: Desk) -> None:
     run = await desk.begun(inputs={"town": "Oslo"})
     found = await desk.once(run, "rejected")
     assert "town" in found["error"]
@@ -279,7 +279,7 @@ async def test_a_run_that_is_refused_says_why(desk: Desk) -> None:
     assert (await desk.ask("POST", "/api/runs", {"workflow": "shipping", "vars": {"a": 1}})).status == 422
 
 
-async def test_a_failed_run_goes_on_in_another_with_what_is_done(desk: Desk) -> None:
+async def test_failed_runs_continue_in_a_new_run(desk: Desk) -> None:
     first = await desk.failed()
     (desk.folder / "ready").write_text("gone")
     run = await desk.rerun(first["id"])
@@ -338,7 +338,7 @@ async def test_runs_are_listed_page_by_page_newest_first(desk: Desk) -> None:
     assert (await desk.ask("GET", "/api/runs", query="state=odd")).status == 422
 
 
-async def test_nobody_sees_what_is_not_theirs(guarded: Desk) -> None:
+async def test_runs_are_visible_only_to_their_owner(guarded: Desk) -> None:
     run = await guarded.begun(by="alice")
     await guarded.once(run, "input-required", by="alice")
     for other in ("bob", "carol", "rita"):
@@ -354,7 +354,7 @@ async def test_nobody_sees_what_is_not_theirs(guarded: Desk) -> None:
     assert [row["id"] for row in (await guarded.read("/api/runs", by="dora"))["items"]] == [run]
 
 
-async def test_whoever_may_not_run_a_workflow_begins_no_run_of_it(guarded: Desk) -> None:
+async def test_starting_a_run_needs_the_role(guarded: Desk) -> None:
     body = {"workflow": "shipping", "inputs": {"city": "Oslo"}}
     assert (await guarded.ask("POST", "/api/runs", body, by="rita")).status == 403
     first = await guarded.failed(by="alice")

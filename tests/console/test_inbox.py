@@ -52,7 +52,7 @@ async def questions(server: Asking, count: int, by: str = "alice") -> list[dict[
     return found
 
 
-async def test_questions_are_listed_the_oldest_first_and_go_when_they_are_answered(server: Asking) -> None:
+async def test_inbox_questions_are_sorted_and_removed_when_answered(server: Asking) -> None:
     first = await server.begin("asker", "first")
     await server.reaches(first, "input-required")
     second = await server.begin("approver", "second")
@@ -97,7 +97,7 @@ async def test_an_answer_decides_no_question_that_its_sender_has_not_seen(addres
         assert (await server.reaches(task_id))["result"] == "True False"
 
 
-async def test_a_question_that_is_passed_on_is_shown_once_where_it_was_asked_for(server: Asking) -> None:
+async def test_forwarded_questions_are_shown_once(server: Asking) -> None:
     task_id = await server.begin("leader")
     asking = await server.reaches(task_id, "input-required")
     assert asking["children"][0]["status"] == "input-required"
@@ -106,7 +106,7 @@ async def test_a_question_that_is_passed_on_is_shown_once_where_it_was_asked_for
 
 
 @pytest.mark.proves("1-60")
-async def test_approvals_of_runs_stand_beside_what_agents_ask(office: Asking) -> None:
+async def test_the_inbox_lists_run_approvals_and_agent_questions(office: Asking) -> None:
     key = await office.begin("keyholder")
     await office.reaches(key, "auth-required")
     run = await office.begin("shipping", "go")

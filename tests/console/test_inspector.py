@@ -131,7 +131,7 @@ async def test_each_message_has_an_id_of_its_own(open_app: Application) -> None:
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_is_told_frame_by_frame_in_order_as_it_comes(open_app: Application) -> None:
+async def test_inspected_streams_are_sent_frame_by_frame(open_app: Application) -> None:
     wish = await template(open_app, "SendStreamingMessage", "v1", "JSONRPC")
     told = await inspect(open_app, **wish)
     assert [kind for kind, _ in told[:2]] == ["head", "frame"]
@@ -142,7 +142,7 @@ async def test_a_stream_is_told_frame_by_frame_in_order_as_it_comes(open_app: Ap
     assert told[-1][1]["frames"] == len(frames)
 
 
-async def test_whoever_goes_ends_what_was_being_looked_at(open_app: Application) -> None:
+async def test_disconnecting_ends_the_inspection(open_app: Application) -> None:
     wish = await template(open_app, "SendStreamingMessage", "v1", "JSONRPC") | {"agent": "patient"}
     async with stream(open_app, wish, path="/api/inspect", headers={"Host": HOST}) as answer:
         async for frame in answer.events():
@@ -195,7 +195,7 @@ def test_frames_are_the_same_however_they_are_cut(sizes: list[int]) -> None:
 # --- as whom it goes --------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_goes_as_whoever_asks_with_neither_more_rights_nor_fewer(app: Application) -> None:
+async def test_inspections_use_the_caller_s_rights(app: Application) -> None:
     wish = await template(app, "SendMessage", "v1", "HTTP+JSON", by="alice")
     made = json.loads(dict(await inspect(app, by="alice", **wish))["body"]["text"])["task"]["id"]
     look = {"agent": "echo", "method": "GET", "path": f"/tasks/{made}"}
@@ -207,7 +207,7 @@ async def test_a_request_goes_as_whoever_asks_with_neither_more_rights_nor_fewer
     assert told["head"]["status"] == 403  # a reader does not send
 
 
-async def test_a_request_brings_no_credentials_but_those_of_whoever_asks(app: Application) -> None:
+async def test_inspections_use_only_the_caller_s_credentials(app: Application) -> None:
     for name in ("Authorization", "cookie"):
         wish = {"agent": "echo", "headers": {name: "somebody else's"}}
         refused = await ask(app, "POST", "/api/inspect", wish, by="alice")
@@ -220,7 +220,7 @@ async def test_a_request_brings_no_credentials_but_those_of_whoever_asks(app: Ap
     assert json.loads(told["body"]["text"])["tasks"] == []
 
 
-async def test_whoever_has_signed_in_with_a_browser_asks_as_themselves(app: Application) -> None:
+async def test_signed_in_users_inspect_as_themselves(app: Application) -> None:
     wish = await template(app, "SendMessage", "v1", "HTTP+JSON", by="alice")
     made = json.loads(dict(await inspect(app, by="alice", **wish))["body"]["text"])["task"]["id"]
     look = {"agent": "echo", "method": "GET", "path": f"/tasks/{made}"}
@@ -237,7 +237,7 @@ async def test_strangers_inspect_nothing(app: Application) -> None:
     assert (await ask(app, "POST", "/api/inspect", {"agent": "echo"})).status == 401
 
 
-async def test_the_audit_log_has_what_was_inspected_and_what_that_asked_for(app: Application) -> None:
+async def test_inspections_are_audited(app: Application) -> None:
     await inspect(app, by="alice", **await template(app, "SendMessage", "v1", "JSONRPC", by="alice"))
 
     async def noted() -> set[tuple[str, str, str]]:
@@ -269,7 +269,7 @@ async def _audit(tx: Any) -> list[tuple[str, str, str]]:
         {"agent": "echo", "headers": {"a": "b\r\nc: d"}},
     ],
 )
-async def test_what_is_no_request_is_refused(open_app: Application, wish: dict[str, Any]) -> None:
+async def test_invalid_requests_are_refused(open_app: Application, wish: dict[str, Any]) -> None:
     assert (await ask(open_app, "POST", "/api/inspect", wish)).status == 422
 
 
@@ -280,7 +280,7 @@ async def test_an_agent_that_is_not_there_is_not_inspected(open_app: Application
 # --- elsewhere --------------------------------------------------------------------------------------------------------
 
 
-async def test_only_those_who_run_a_server_look_elsewhere_through_it(app: Application) -> None:
+async def test_only_operators_inspect_external_servers(app: Application) -> None:
     wish = {"url": "https://192.0.2.1/", "method": "GET"}
     for name in ("alice", "rita", "root", "dora"):  # who is an admin of one tenant
         assert (await ask(app, "POST", "/api/inspect", wish, by=name)).status == 403
@@ -303,9 +303,7 @@ EVENTS = (
 )
 
 
-async def test_an_answer_from_elsewhere_is_told_without_its_cookies(
-    open_app: Application, listening: Listening
-) -> None:
+async def test_external_answers_lose_their_cookies(open_app: Application, listening: Listening) -> None:
     said = encode(Frame(id="1", data=b"one")) + encode(Frame(data=b"two"))
     there = await listening(EVENTS % (len(said), said))
     sent = {"Authorization": "Bearer x", "Content-Length": "99", "Host": "other.example"}
@@ -323,7 +321,7 @@ async def test_an_answer_from_elsewhere_is_told_without_its_cookies(
     assert f"Host: 127.0.0.1:{there.port}" in head
 
 
-async def test_an_agent_of_the_operator_elsewhere_may_be_next_door_and_nothing_else_may(listening: Listening) -> None:
+async def test_only_configured_remotes_may_be_private(listening: Listening) -> None:
     there, other = await listening(), await listening()
     app = to_a2a(echo, remotes={"near": {"url": f"http://127.0.0.1:{there.port}/a"}})
     async with lifespan(app):

@@ -165,7 +165,7 @@ async def test_the_client_authenticates_as_the_issuer_wants_it(issuer: Issuer, m
         assert await browser.who() == "corp:alice"
 
 
-async def test_any_node_may_finish_what_another_began(issuer: Issuer, tmp_path: Any) -> None:
+async def test_any_node_completes_a_sign_in(issuer: Issuer, tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/a.db"
     async with corp(issuer, store=store) as one:
         first = Browser(one)
@@ -199,7 +199,7 @@ async def test_a_token_that_is_not_for_this_sign_in_is_refused(issuer: Issuer, c
         assert browser.cookies == {}
 
 
-async def test_a_token_that_somebody_else_signed_is_refused(issuer: Issuer) -> None:
+async def test_tokens_signed_by_others_are_refused(issuer: Issuer) -> None:
     issuer.signer = ECKey.generate_key("P-256", {"kid": "k-1"})
     async with corp(issuer) as app:
         browser = Browser(app)
@@ -208,7 +208,7 @@ async def test_a_token_that_somebody_else_signed_is_refused(issuer: Issuer) -> N
         assert await browser.who() is None
 
 
-async def test_an_answer_that_nobody_asked_for_is_refused(issuer: Issuer) -> None:
+async def test_unsolicited_callbacks_are_refused(issuer: Issuer) -> None:
     """Login CSRF: somebody else's code in this browser, and one's own in somebody else's."""
     async with corp(issuer) as app:
         victim, attacker = Browser(app), Browser(app)
@@ -233,7 +233,7 @@ async def test_a_code_is_good_once(issuer: Issuer) -> None:
         assert (await come_back(thief, given)).headers["location"] == "/console/signin?error=failed"
 
 
-async def test_who_declines_is_told_so(issuer: Issuer) -> None:
+async def test_declined_sign_ins_are_reported(issuer: Issuer) -> None:
     async with corp(issuer) as app:
         browser = Browser(app)
         state = issuer.authorize(await leave(browser))["state"]
@@ -258,7 +258,7 @@ async def test_an_issuer_that_describes_itself_wrongly_leads_nowhere(issuer: Iss
         assert await leave(Browser(app)) == "/console/signin?error=failed"
 
 
-async def test_an_issuer_that_is_away_is_asked_again_next_time(issuer: Issuer) -> None:
+async def test_issuer_outages_are_retried_on_the_next_sign_in(issuer: Issuer) -> None:
     issuer.is_away = True
     async with corp(issuer) as app:
         browser = Browser(app)
@@ -268,7 +268,7 @@ async def test_an_issuer_that_is_away_is_asked_again_next_time(issuer: Issuer) -
         assert await browser.who() == "corp:alice"
 
 
-async def test_sessions_end_with_the_client_they_were_begun_by(issuer: Issuer, tmp_path: Any) -> None:
+async def test_sessions_end_with_their_client_registration(issuer: Issuer, tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/a.db"
     async with corp(issuer, store=store) as app:
         browser = Browser(app)
@@ -307,13 +307,13 @@ def test_pages_are_pages(page: str) -> None:
     assert console_page(page) == page
 
 
-async def test_an_issuer_that_nobody_set_up_is_no_way_in(issuer: Issuer) -> None:
+async def test_unknown_issuers_are_refused(issuer: Issuer) -> None:
     async with corp(issuer) as app:
         assert (await Browser(app)("GET", "/api/session/oidc/other")).status == 422
         assert (await Browser(app)("GET", "/api/session/oidc/other/callback")).status == 422
 
 
-async def test_settings_that_cannot_work_are_told(issuer: Issuer) -> None:
+async def test_impossible_settings_are_reported(issuer: Issuer) -> None:
     two = [scheme(issuer), scheme(issuer) | {"owner_prefix": "x:"}]
     with pytest.raises((BadSettings, RuntimeError), match=r"sign_in\.name"):
         async with serving(echo, auth={"schemes": two}):

@@ -45,7 +45,7 @@ async def signed_in(app: Application) -> Browser:
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-async def test_a_foreign_page_changes_nothing_for_somebody_who_is_signed_in(app: Application, origin: str) -> None:
+async def test_foreign_pages_cannot_change_anything(app: Application, origin: str) -> None:
     browser = await signed_in(app)
     task = (await browser("POST", "/api/tasks", {"agent": "echo", "text": "x"})).json()["id"]
     browser.page = origin
@@ -74,7 +74,7 @@ async def test_a_cookie_without_a_page_is_not_enough_to_change_something(app: Ap
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
-async def test_a_form_is_no_request(app: Application, kind: str) -> None:
+async def test_form_posts_are_refused(app: Application, kind: str) -> None:
     browser = await signed_in(app)
     answer = await browser("POST", "/api/tasks", {"agent": "echo", "text": "y"}, **{"Content-Type": kind})
     assert answer.status == 400
@@ -122,7 +122,7 @@ async def test_a_name_that_was_bent_to_this_machine_is_not_answered(open_app: Ap
     assert (await browser("POST", "/api/tasks", {"agent": "echo", "text": "y"})).status == 421
 
 
-async def test_what_is_published_may_be_read_by_any_page(app: Application) -> None:
+async def test_published_data_is_readable_cross_origin(app: Application) -> None:
     browser = Browser(app)
     browser.page = "https://elsewhere.example"
     answer = await browser("GET", "/api/v1/agent-cards/")

@@ -79,7 +79,7 @@ async def test_one_signs_in_with_a_password_or_a_secret(app: Application) -> Non
     assert (await bob.who(), await carol.who()) == ("bob", "carol")
 
 
-async def test_a_stranger_is_told_how_to_sign_in_and_nothing_else(app: Application) -> None:
+async def test_anonymous_callers_only_learn_how_to_sign_in(app: Application) -> None:
     browser = Browser(app)
     found = (await browser("GET", "/api/session")).json()
     assert [way["kind"] for way in found["ways"]] == ["password", "api-key"]
@@ -101,9 +101,7 @@ async def test_a_stranger_is_told_how_to_sign_in_and_nothing_else(app: Applicati
         {"username": "bob:" + PASSWORD[:3], "password": PASSWORD[4:]},
     ],
 )
-async def test_what_is_wrong_is_refused_and_noted_and_shows_no_window(
-    app: Application, credentials: dict[str, str]
-) -> None:
+async def test_failed_sign_ins_are_audited_without_a_prompt(app: Application, credentials: dict[str, str]) -> None:
     browser = Browser(app)
     answer = await browser.sign_in(**credentials)
     assert answer.status == 401
@@ -113,11 +111,11 @@ async def test_what_is_wrong_is_refused_and_noted_and_shows_no_window(
 
 
 @pytest.mark.parametrize("body", [{}, {"username": "bob"}, {"password": PASSWORD}, {"token": "x"}, {"apiKey": 1}])
-async def test_what_is_nothing_to_sign_in_with_is_told(app: Application, body: dict[str, Any]) -> None:
+async def test_unusable_credentials_are_reported(app: Application, body: dict[str, Any]) -> None:
     assert (await Browser(app)("POST", "/api/session", body)).status == 422
 
 
-async def test_the_store_has_nothing_that_lets_somebody_in(app: Application) -> None:
+async def test_the_store_holds_no_usable_session_secret(app: Application) -> None:
     browser = Browser(app)
     await browser.sign_in(apiKey=SECRET)
     [(hash, proof)] = await app.host.node.store.read(hashes)
@@ -141,7 +139,7 @@ async def test_a_session_is_good_after_a_restart_and_on_another_node(tmp_path: A
         assert await later.who() == "bob"
 
 
-async def test_sessions_of_postgres_are_those_of_every_node(postgres: str) -> None:
+async def test_postgres_sessions_are_valid_on_every_node(postgres: str) -> None:
     await emptied(postgres)
     async with guarded(store=postgres) as one, guarded(store=postgres) as other:
         here, there = Browser(one), Browser(other)
@@ -189,7 +187,7 @@ async def test_a_revoked_key_ends_its_sessions(app: Application, monkeypatch: py
 
 
 @pytest.mark.parametrize("change", [{"password": cheap_hash("another")}, {"roles": []}, {"tenant": "globex"}])
-async def test_a_user_who_has_changed_signs_in_again(tmp_path: Any, change: dict[str, Any]) -> None:
+async def test_changed_users_must_sign_in_again(tmp_path: Any, change: dict[str, Any]) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     async with guarded(store=store) as app:
         browser = Browser(app)
@@ -233,7 +231,7 @@ async def test_the_cookie_is_for_this_host_and_no_script(app: Application) -> No
 
 
 @pytest.mark.parametrize("by_proxy", [False, True], ids=["tls", "proxy"])
-async def test_over_tls_only_a_cookie_that_nobody_else_can_set_counts(by_proxy: bool) -> None:
+async def test_over_tls_only_host_prefixed_cookies_count(by_proxy: bool) -> None:
     server = {"behind_proxy": True, "trusted_proxies": ["127.0.0.1"]} if by_proxy else {}
     async with guarded(server=server) as app:
         browser = Browser(app, scheme="http" if by_proxy else "https")
@@ -282,7 +280,7 @@ async def test_keys_work_for_the_api_without_a_session(app: Application) -> None
     assert (await call(app, method="GET", path="/api/tasks", headers={"X-API-Key": key})).status == 200
 
 
-async def test_a_browser_is_asked_for_no_password_and_a_program_is(app: Application) -> None:
+async def test_basic_challenges_go_to_programs_only(app: Application) -> None:
     by_page = await Browser(app)("GET", "/api/tasks")
     assert by_page.headers["www-authenticate"].startswith("Session ")
     by_program = await call(app, method="GET", path="/api/tasks", headers={"User-Agent": "curl/8"})
@@ -306,7 +304,7 @@ async def test_people_of_one_tenant_see_nothing_of_another(app: Application) -> 
 # --- attempts, notes --------------------------------------------------------------------------------------------------
 
 
-async def test_the_attempts_of_one_stranger_lock_nobody_else_out_where_both_families_are_listened_to(
+async def test_failed_attempts_are_counted_per_address(
     app: Application,
 ) -> None:
     guesser, other = Browser(app, peer="::ffff:192.0.2.1"), Browser(app, peer="::ffff:192.0.2.2")
@@ -344,7 +342,7 @@ async def test_signing_in_and_out_and_failing_is_noted(tmp_path: Any) -> None:
     }
 
 
-async def test_a_server_that_asks_nobody_is_open() -> None:
+async def test_servers_without_authentication_are_open() -> None:
     async with serving(echo) as app:
         browser = Browser(app)
         found = (await browser("GET", "/api/session")).json()

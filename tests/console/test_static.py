@@ -81,7 +81,7 @@ async def test_files_are_given_out_and_deep_links_are_the_page(pages: App, path:
     assert (head.status, head.headers, head.body) == (answer.status, answer.headers, b"")
 
 
-async def test_what_has_a_hash_in_its_name_is_kept_and_the_page_is_asked_for(pages: App) -> None:
+async def test_hashed_files_are_immutable_and_the_page_revalidates(pages: App) -> None:
     script = await get(pages, "/console/assets/index-abc123.js")
     assert script.headers["cache-control"] == "public, max-age=31536000, immutable"
     for path in ("/console/", "/console/tasks", "/console/icon.svg"):
@@ -100,7 +100,7 @@ async def test_a_new_build_is_given_out_at_once(pages: App, built: Path) -> None
     assert b"index-def4567.js" in after.body
 
 
-async def test_files_are_compressed_for_those_who_can_read_it(pages: App) -> None:
+async def test_files_are_compressed_if_accepted(pages: App) -> None:
     packed = await get(pages, "/console/assets/index-abc123.js", **{"Accept-Encoding": "br, gzip"})
     assert packed.headers["content-encoding"] == "gzip"
     assert gzip.decompress(packed.body) == SCRIPT
@@ -181,7 +181,7 @@ async def test_the_page_finds_its_files_from_every_address(app: App, prefix: str
     assert (bare.status, bare.headers["location"]) == (308, f"{prefix}/console/")
 
 
-async def test_a_prefix_is_no_way_into_the_page(app: App) -> None:
+async def test_path_prefixes_cannot_escape_the_build(app: App) -> None:
     page = (await get(mounted(app, '/"><script>x</script>'), "/console/")).body
     assert b"<script>x" not in page
 
@@ -202,7 +202,7 @@ async def test_a_browser_at_the_root_is_led_to_the_console(app: App, prefix: str
 @pytest.mark.parametrize(
     "headers", [{}, {"Accept": "*/*"}, {"Accept": "application/json"}, HTML | {"Sec-Fetch-Mode": "cors"}]
 )
-async def test_everybody_else_at_the_root_meets_the_agent(app: App, headers: dict[str, str]) -> None:
+async def test_other_root_requests_reach_the_agent(app: App, headers: dict[str, str]) -> None:
     assert (await get(app, "/", **headers)).status not in (200, 307)
 
 
@@ -226,7 +226,7 @@ def unbuilt(tmp_path: Path) -> App:
     return StaticFiles(tmp_path / "nothing", composition.FALLBACK)
 
 
-async def test_without_a_build_a_small_page_says_how_to_make_one(unbuilt: App) -> None:
+async def test_without_a_build_a_page_explains_how_to_build(unbuilt: App) -> None:
     page = await get(unbuilt, "/console/tasks/1")
     assert page.status == 200
     check_headers(page)

@@ -160,7 +160,7 @@ async def test_a_question_is_shown_answered_and_ends_the_task(server: Server) ->
     assert (await server("POST", f"/tasks/{task_id}/reply", {"text": "again"})).status == 400
 
 
-async def test_a_task_is_ended_with_a_reason_and_begun_anew(server: Server) -> None:
+async def test_tasks_end_with_a_reason_and_retry(server: Server) -> None:
     task_id = await server.begin("asker", "the words")
     await server.reaches(task_id, "input-required")
     assert (await server("POST", f"/tasks/{task_id}/retry")).status == 400
@@ -186,7 +186,7 @@ async def test_an_unknown_task_can_be_canceled_as_well_as_retried(server: Server
     assert (ended["status"], ended["actions"]) == ("canceled", ["retry"])
 
 
-async def test_what_is_held_begins_when_it_is_executed(server: Server) -> None:
+async def test_held_tasks_start_on_execute(server: Server) -> None:
     held = await server.post("/tasks", {"agent": "echo", "text": "later", "hold": True}, 201)
     assert (held["status"], held["waiting"], held["actions"]) == ("submitted", "execute", ["execute", "cancel"])
     begun = await server.post(f"/tasks/{held['id']}/execute")
@@ -197,7 +197,7 @@ async def test_what_is_held_begins_when_it_is_executed(server: Server) -> None:
     assert (again["status"], again["seq"]) == ("completed", done["seq"])
 
 
-async def test_an_approval_says_so(server: Server) -> None:
+async def test_approvals_are_marked(server: Server) -> None:
     task_id = await server.begin("approver")
     asking = await server.reaches(task_id, "input-required")
     assert (asking["waiting"], asking["actions"]) == ("approval", ["approve", "reply", "cancel"])
@@ -222,7 +222,7 @@ async def test_an_agent_that_is_not_there_is_refused(quick: Asking) -> None:
     assert (await quick("POST", "/tasks", {"agent": "echo"})).status == 422
 
 
-async def test_addresses_of_files_are_those_within_the_server_wherever_it_is_mounted(quick: Server) -> None:
+async def test_file_addresses_include_the_mount_path(quick: Server) -> None:
     made = await quick.done("maker")
     mount = {"path": f"/some/where/api/tasks/{made['id']}", "root_path": "/some/where"}
 

@@ -129,7 +129,7 @@ def test_progress_is_shown_with_the_task_and_last_words_as_text() -> None:
     ("data", "is_shown"),
     [({"question": "Book it?", "approval": True}, False), ({"question": "Book it?", "price": 40}, True), ([1], True)],
 )
-def test_data_of_a_question_is_shown_if_it_says_more(data: Any, is_shown: bool) -> None:
+def test_question_data_is_shown_if_it_adds_information(data: Any, is_shown: bool) -> None:
     asked = replace(message("Book it?"), parts=(Part(text="Book it?"), Part(data=data)))
     update = StatusUpdate(
         task_id="t 1", context_id="ctx", status=TaskStatus(state=S.INPUT_REQUIRED, message=asked, timestamp=AT)
@@ -165,7 +165,7 @@ def test_a_question_finishes_the_answer() -> None:
         (S.UNKNOWN, "Silence", "Silence"),
     ],
 )
-def test_what_fails_ends_with_an_error(state: TaskState, said: str | None, shown: str) -> None:
+def test_failures_end_with_an_error(state: TaskState, said: str | None, shown: str) -> None:
     chunks = encoded(text("so far", append=False), status(state, said))
     assert [chunk["type"] for chunk in chunks[-5:]] == [
         "text-delta",
@@ -177,7 +177,7 @@ def test_what_fails_ends_with_an_error(state: TaskState, said: str | None, shown
     assert chunks[-1] == {"type": "error", "errorText": shown}
 
 
-def test_what_is_cancelled_is_aborted_and_finished() -> None:
+def test_canceled_answers_are_aborted() -> None:
     chunks = encoded(status(S.CANCELED))
     assert chunks[-4:] == [task_chunk("canceled", 1), {"type": "abort"}, *finish("other", "abort")]
 
@@ -236,7 +236,7 @@ def test_files_and_data_are_shown_with_their_artifact() -> None:
     }
 
 
-def test_files_are_not_shown_twice_and_never_at_addresses_that_do_something() -> None:
+def test_files_are_shown_once_at_safe_addresses() -> None:
     picture = piece(Part(raw=b"x", media_type="image/png"), id="a", append=False)
     odd = piece(Part(url="javascript:alert(1)"), Part(url="DATA:text/html,x"), id="b", append=False)
     chunks = encoded(picture, picture, odd, status(S.COMPLETED))
@@ -244,7 +244,7 @@ def test_files_are_not_shown_twice_and_never_at_addresses_that_do_something() ->
     assert "javascript" not in json.dumps(chunks)
 
 
-def test_what_an_agent_says_again_after_a_crash_is_shown_once() -> None:
+def test_repeated_output_after_a_crash_is_shown_once() -> None:
     again = encoded(
         text("one ", append=False), text("two "), text("one ", append=False), text("two "), text("three"),
         status(S.COMPLETED),
@@ -256,7 +256,7 @@ def test_what_an_agent_says_again_after_a_crash_is_shown_once() -> None:
     assert [part["text"] for part in fold_chunks(less)["parts"] if part["type"] == "text"] == ["one two", "one"]
 
 
-def test_only_what_follows_the_message_that_is_answered_counts() -> None:
+def test_only_events_after_the_answered_message_count() -> None:
     about = AnswerInfo(**{name: getattr(ABOUT, name) for name in AnswerInfo.__struct_fields__} | {"asked": "u-2"})
     question = MessageUpdate(task_id="t 1", context_id="ctx", message=message("Monday", "u-2", Role.USER))
     chunks = encoded(
@@ -273,7 +273,7 @@ def test_only_what_follows_the_message_that_is_answered_counts() -> None:
     assert chunks[2]["data"]["status"] == "working"
 
 
-def test_a_log_that_was_compacted_says_what_came_of_the_task() -> None:
+def test_compacted_logs_show_the_result() -> None:
     whole = Task(
         id="t 1",
         context_id="ctx",
@@ -318,7 +318,7 @@ def test_a_message_alone_is_an_answer_without_a_task() -> None:
     ]  # fmt: skip
 
 
-def test_older_clients_are_spared_what_they_refuse() -> None:
+def test_older_clients_get_only_supported_parts() -> None:
     last = encoded(status(S.COMPLETED))[-1]
     assert "finishReason" not in json.loads(frame(last)[6:])
     assert json.loads(frame(last, 6)[6:])["finishReason"] == "stop"
@@ -362,7 +362,7 @@ events = st.one_of(
 
 
 @given(st.lists(events, max_size=25))
-def test_whatever_happens_the_stream_is_one_that_clients_accept(bodies: list[EventBody]) -> None:
+def test_every_stream_is_valid_for_clients(bodies: list[EventBody]) -> None:
     encoder = UiStreamEncoder(ABOUT)
     chunks = encoder.begin()
     for seq, body in enumerate(bodies, 1):
@@ -472,7 +472,7 @@ def test_text_files_and_data_reach_the_agent_whole() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_sent_is_refused(part: Any) -> None:
+def test_unsendable_values_are_refused(part: Any) -> None:
     with pytest.raises(InvalidParams):
         to_agent_parts({"parts": [{"type": "text", "text": "x"}, part]})
 

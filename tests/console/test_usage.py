@@ -27,7 +27,7 @@ async def send(app: Application, by: str) -> Response:
     return await call(app, json.dumps(body).encode(), headers=V1 | {"X-Secret": SECRETS[by], "Host": "localhost:8000"})
 
 
-async def test_callers_see_what_they_store_and_may_store(app: Application) -> None:
+async def test_callers_see_their_storage_and_quota(app: Application) -> None:
     assert [(await send(app, "alice")).status for _ in range(2)] == [200, 200]
     refused = await send(app, "alice")
     assert refused.status == 429
@@ -40,7 +40,7 @@ async def test_callers_see_what_they_store_and_may_store(app: Application) -> No
     assert (shown["tenant"], shown["owners"]) == (None, None)
 
 
-async def test_those_who_see_everybody_see_the_owners_of_their_tenant(app: Application) -> None:
+async def test_operators_see_storage_per_owner(app: Application) -> None:
     assert (await send(app, "alice")).status == 200
     shown = (await ask(app, "GET", "/api/usage", by="dora")).json()
     assert (shown["owner"]["tasks"], shown["tenant"]["tasks"], shown["tenant"]["maxBytes"]) == (0, 1, 10**6)

@@ -39,7 +39,7 @@ async def child_of(client: Client, task_id: str, agent: str) -> Task:
     return await client.get(agent, child)
 
 
-async def test_what_a_lost_task_has_called_ends_with_it(store_url: str, client: Client, start: Start) -> None:
+async def test_children_end_with_a_lost_task(store_url: str, client: Client, start: Start) -> None:
     first = await start(store_url)
     task_id = await client.send("boss", "go")
     await first.says("waiting")
@@ -53,9 +53,7 @@ async def test_what_a_lost_task_has_called_ends_with_it(store_url: str, client: 
     await until(partial(nothing_is_left, client))
 
 
-async def test_nobody_works_on_for_a_task_whose_time_was_up_while_nodes_died(
-    store_url: str, client: Client, start: Start
-) -> None:
+async def test_expired_tasks_of_dead_nodes_are_not_continued(store_url: str, client: Client, start: Start) -> None:
     nodes = list(await asyncio.gather(start(store_url), start(store_url)))
     task_ids = [await client.send("hurried", "go") for _ in range(10)]
     await until(lambda: any(node.said("waiting") for node in nodes))

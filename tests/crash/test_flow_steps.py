@@ -88,7 +88,7 @@ def is_known(here: Path) -> bool:
 
 
 @pytest.mark.proves("C-08")
-def test_what_an_agent_elsewhere_does_goes_on_and_is_done_once(tmp_path: Path, stack: ExitStack) -> None:
+def test_remote_steps_survive_a_crash_and_run_once(tmp_path: Path, stack: ExitStack) -> None:
     far = stack.enter_context(served(folder(tmp_path / "far"), f"{ELSEWHERE}:patient"))
     wire = stack.enter_context(wired(far.url))
     gate, here = tmp_path / "gate", folder(tmp_path / "here")
@@ -104,7 +104,7 @@ def test_what_an_agent_elsewhere_does_goes_on_and_is_done_once(tmp_path: Path, s
 
 @pytest.mark.proves("C-08")
 @pytest.mark.parametrize("peer", [Peer("a2a_sdk"), Peer("a2a_sdk_03", "a2a-sdk-03")], ids=["1.0", "0.3"])
-def test_an_agent_that_may_take_a_message_for_two_is_not_told_twice(
+def test_non_idempotent_agents_get_a_message_once(
     tmp_path: Path, stack: ExitStack, started: Starting, peer: Peer
 ) -> None:
     wire: Wire = stack.enter_context(wired(started(peer)))
@@ -138,9 +138,7 @@ def crashed(here: Path) -> str:
 @pytest.mark.parametrize(
     ("policy", "state", "times"), [("", "COMPLETED", 2), ("restart", "COMPLETED", 2), ("fail", "FAILED", 1)]
 )
-def test_a_command_that_was_interrupted_is_done_again_or_fails_as_its_step_says(
-    tmp_path: Path, policy: str, state: str, times: int
-) -> None:
+def test_interrupted_commands_follow_their_crash_policy(tmp_path: Path, policy: str, state: str, times: int) -> None:
     rule = f"onCrash: {policy}" if policy else ""
     step = f"name: a\ntype: deterministic\ncommand: {json.dumps(SCRIPT)}\n{rule}"
     (tmp_path / "flow.yaml").write_text(flow(step))
@@ -154,9 +152,7 @@ def test_a_command_that_was_interrupted_is_done_again_or_fails_as_its_step_says(
 
 
 @pytest.mark.parametrize(("policy", "state", "times"), [("restart", "COMPLETED", 2), ("fail", "FAILED", 1)])
-def test_an_agent_that_was_interrupted_begins_again_or_fails_as_its_step_says(
-    tmp_path: Path, policy: str, state: str, times: int
-) -> None:
+def test_interrupted_agents_follow_their_crash_policy(tmp_path: Path, policy: str, state: str, times: int) -> None:
     agents = [{"name": "dev", "command": f"sh -c {json.dumps(SCRIPT)}", "interactive": False}]
     step = f"name: a\nagent: dev\ntask: do it\nonCrash: {policy}"
     (tmp_path / "flow.yaml").write_text(flow(step, head=f"agents: {json.dumps(agents)}"))

@@ -29,9 +29,7 @@ async def watched(client: Client, agent: str, task_id: str) -> list[Event]:
 
 @pytest.mark.proves("3-09", "C-01")
 @pytest.mark.parametrize("agent", ["careful", "chunks"])
-async def test_another_node_goes_on_where_a_killed_one_was(
-    agent: str, store_url: str, client: Client, start: Start
-) -> None:
+async def test_another_node_resumes_for_a_killed_one(agent: str, store_url: str, client: Client, start: Start) -> None:
     first = await start(store_url)
     task_id = await client.send(agent, ORDERED)
     watching = asyncio.create_task(watched(client, agent, task_id))
@@ -57,7 +55,7 @@ LONG = 600.0
 
 
 @pytest.mark.proves("3-09")
-async def test_a_killed_process_is_known_to_the_next_start(store_url: str, client: Client, start: Start) -> None:
+async def test_a_killed_process_is_detected_at_the_next_start(store_url: str, client: Client, start: Start) -> None:
     first = await start(store_url, lease=LONG)
     task_id = await client.send("chunks", ORDERED)
     await client.reaches(task_id, 10)
@@ -67,7 +65,7 @@ async def test_a_killed_process_is_known_to_the_next_start(store_url: str, clien
     assert text(await client.rested(task_id)) == whole(COUNT)
 
 
-async def test_a_killed_process_is_known_to_another_of_its_host(store_url: str, client: Client, start: Start) -> None:
+async def test_a_killed_process_is_detected_by_others_on_its_host(store_url: str, client: Client, start: Start) -> None:
     first = await start(store_url, lease=LONG)
     task_id = await client.send("chunks", ORDERED)
     await client.reaches(task_id, 10)
@@ -98,7 +96,7 @@ async def test_a_node_that_was_stopped_past_its_lease_cannot_write(
         await client.store.do(tasks.append, CALLER.tenant, late)
 
 
-async def test_a_node_that_gets_its_own_work_back_stops_what_it_did_before(
+async def test_a_node_that_reclaims_its_job_stops_the_old_execution(
     store_url: str, client: Client, start: Start
 ) -> None:
     node = await start(store_url)
@@ -144,7 +142,7 @@ async def count_completed(tx: Tx) -> int:
     return len(await tx.all("SELECT 1 FROM task WHERE state = 'completed'"))
 
 
-async def test_what_a_finished_step_said_is_kept(store_url: str, client: Client, start: Start) -> None:
+async def test_output_of_finished_steps_is_kept(store_url: str, client: Client, start: Start) -> None:
     nodes = await asyncio.gather(start(store_url), start(store_url))
     task = await client.rested(await client.send("telling", ""))
     assert (task.status.state, text(task)) == (TaskState.COMPLETED, "told ")

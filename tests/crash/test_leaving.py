@@ -13,9 +13,7 @@ LONG_LEASE = 600.0
 """Ten times what any test waits: whatever happens in time did not wait for a lease or a heartbeat."""
 
 
-async def test_a_node_that_is_told_to_leave_finishes_or_hands_over(
-    store_url: str, client: Client, start: Start
-) -> None:
+async def test_draining_nodes_finish_or_hand_over_jobs(store_url: str, client: Client, start: Start) -> None:
     leaving = await start(store_url, "--grace", "1", lease=LONG_LEASE)
     brief, long = await client.send("brief", "0.5"), await client.send("waiting", "")
     await leaving.says("briefly", task=brief)

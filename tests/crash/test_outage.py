@@ -182,7 +182,7 @@ async def crowded(tmp_path: Path) -> AsyncIterator[Client]:
         apsw.connection_hooks.remove(limit)
 
 
-async def test_a_full_file_is_told_apart_and_used_again(crowded: Client, tmp_path: Path) -> None:
+async def test_full_disks_are_distinguished_and_recovered(crowded: Client, tmp_path: Path) -> None:
     await crowded.host.start()
     fitting = await crowded.rested(await crowded.send("large", "2"))
     assert fitting.status.state is TaskState.COMPLETED

@@ -9,7 +9,7 @@ from tests.crash.conftest import Client, Start, artifacts, explained, text
 OTHERS = 30
 
 
-async def test_only_what_cannot_be_kept_fails(store_url: str, client: Client, start: Start) -> None:
+async def test_only_unstorable_values_fail(store_url: str, client: Client, start: Start) -> None:
     node = await start(store_url)
     others = await asyncio.gather(*(client.send("chunks", "30 0.02") for _ in range(OTHERS)))
     poisoned = [await client.send("poison", when) for when in ("middle", "end", "last word", "step")]

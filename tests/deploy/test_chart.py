@@ -104,7 +104,7 @@ def test_each_part_can_be_had_and_done_without() -> None:
 
 
 @sets
-def test_what_selects_pods_selects_these(values: dict[str, Any]) -> None:
+def test_selectors_match_the_pods(values: dict[str, Any]) -> None:
     found = manifests(values)
     labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
     selectors = [
@@ -167,7 +167,7 @@ def test_a_node_is_replaced_without_a_gap(values: dict[str, Any]) -> None:
 
 
 @sets
-def test_it_runs_as_nobody_and_writes_nowhere(values: dict[str, Any]) -> None:
+def test_containers_run_unprivileged_and_read_only(values: dict[str, Any]) -> None:
     found = manifests(values)
     context = pod(found)["securityContext"]
     assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 10001)
@@ -219,7 +219,7 @@ def test_a_change_of_settings_replaces_the_nodes() -> None:
     assert checksum(STORE) != checksum({**STORE, "config": "keep_days = 1\n"})
 
 
-def test_without_a_store_it_says_so() -> None:
+def test_a_missing_store_is_reported() -> None:
     with pytest.raises(TemplateError, match=r"store\.existingSecret or store\.url"):
         manifests({})
 
@@ -242,7 +242,7 @@ def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
         renderer(wrong)
 
 
-def test_the_schema_knows_every_value() -> None:
+def test_the_schema_covers_every_value() -> None:
     known = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]
     assert set(DEFAULTS) | {"global"} == set(known)
     for name, value in DEFAULTS.items():
@@ -256,7 +256,7 @@ def test_the_chart_is_of_this_version() -> None:
 
 
 @sets
-def test_the_notes_name_what_is_there(values: dict[str, Any]) -> None:
+def test_the_notes_name_existing_objects(values: dict[str, Any]) -> None:
     notes = renderer(values).render((CHART / "templates" / "NOTES.txt").read_text())
     found = manifests(values)
     assert f"deployment/{found['Deployment']['metadata']['name']} --container accord" in notes
@@ -266,7 +266,7 @@ def test_the_notes_name_what_is_there(values: dict[str, Any]) -> None:
     assert ("port-forward" in notes) == ("url" not in values)
 
 
-def test_a_service_of_this_name_does_no_harm_elsewhere(tmp_path: Path) -> None:
+def test_service_variables_do_not_collide_with_settings(tmp_path: Path) -> None:
     """A pod that has service links all the same gets variables that look like ours."""
     links = {"ACCORD_PORT": "tcp://10.0.0.1:80", "ACCORD_SERVICE_HOST": "10.0.0.1", "ACCORD_SERVICE_PORT": "80"}
     more = {"ACCORD_PORT_80_TCP": "tcp://10.0.0.1:80", "ACCORD_PORT_80_TCP_ADDR": "10.0.0.1"}

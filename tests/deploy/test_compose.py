@@ -85,7 +85,7 @@ def seconds(text: str) -> int:
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
-def test_what_must_be_set_is_named_in_the_example() -> None:
+def test_the_example_names_required_variables() -> None:
     named = {match["name"]: match["kind"] for match in _VARIABLE.finditer((DEPLOY / "compose.yaml").read_text())}
     asked = {name for name, kind in named.items() if kind == "?"}
     assert set(EXAMPLE) == asked
@@ -143,7 +143,7 @@ def test_everything_that_is_referred_to_is_there() -> None:
     assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
 
 
-def test_only_the_proxy_is_reached_from_outside_and_nodes_may_do_little() -> None:
+def test_only_the_proxy_is_public_and_nodes_are_restricted() -> None:
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["proxy"]
     for name in ("accord", "upgrade"):
         service = SERVICES[name]

@@ -48,6 +48,6 @@ def test_it_renders_as_go_does(template: str, text: str) -> None:
         '{{ template "f" }}',
     ],
 )
-def test_it_refuses_what_it_does_not_know(template: str) -> None:
+def test_unknown_template_functions_are_refused(template: str) -> None:
     with pytest.raises((TemplateError, ValueError)):
         Renderer(ROOT).render(template)

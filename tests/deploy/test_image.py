@@ -48,7 +48,7 @@ def test_hadolint_has_no_complaint(file: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_is_small_not_root_and_told_to_stop_directly() -> None:
+def test_the_image_is_small_unprivileged_and_stops_on_sigterm() -> None:
     assert FINAL.base == BUILD.base.replace("-bookworm", "-slim-bookworm"), "the same Python"
     assert FINAL.one("USER").text == f"{NOBODY}:{NOBODY}"
     assert [FINAL.one("ENTRYPOINT").words, FINAL.one("CMD").words] == [["accord"], ["serve"]]
@@ -65,7 +65,7 @@ def copied(stage: Stage) -> list[tuple[list[str], str]]:
     return [(words[:-1], words[-1]) for words in found]
 
 
-def test_what_is_copied_is_sent_to_the_builder_and_nothing_else() -> None:
+def test_the_build_context_holds_only_copied_files() -> None:
     sources = [source for stage in (BUILD, FINAL) for names, _ in copied(stage) for source in names]
     for source in sources:
         assert (ROOT / source).exists()
@@ -76,7 +76,7 @@ def test_what_is_copied_is_sent_to_the_builder_and_nothing_else() -> None:
     assert is_sent("src/accord/_web/index.html", IGNORE)
 
 
-def test_its_settings_may_be_served_and_stop_in_the_time_that_is_said() -> None:
+def test_image_settings_serve_and_stop_in_time() -> None:
     settings = load(ROOT / "deploy" / "image" / "accord.toml", {}).settings
     assert exposure_problem(settings) is None, "it is not open to strangers"
     server = settings.server
@@ -201,7 +201,7 @@ def files(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in found}
 
 
-def test_the_environment_is_small_and_has_what_it_needs_only(image: Image) -> None:
+def test_the_environment_is_minimal(image: Image) -> None:
     inside = files(image.root / "opt" / "accord")
     megabytes = sum(inside.values()) / 1e6
     assert megabytes < MEGABYTES, f"{megabytes:.0f} MB"

@@ -147,7 +147,7 @@ def test_every_command_is_one(page: Path) -> None:
         "/opt/accord/bin/accord db save x.db",
     ],
 )
-def test_a_command_that_is_none_is_found(line: str) -> None:
+def test_invalid_commands_are_detected(line: str) -> None:
     name, *words = shlex.split(line)
     with pytest.raises((AssertionError, KeyError, Unbound)):
         PROGRAMS[name](words)
@@ -161,13 +161,13 @@ def test_the_image_in_the_page_is_built_on_ours() -> None:
     assert only.all("USER")[-1] == ours.one("USER"), "it is not left to root"
 
 
-def test_what_the_page_says_about_sizes_is_so() -> None:
+def test_documented_sizes_are_true() -> None:
     written = PAGES[0].read_text()
     assert f"at most {connections.POOL_SIZE} connections for commands and one to listen" in written
     assert 10 * (connections.POOL_SIZE + 1) < 100
 
 
-def test_a_copy_is_made_and_put_back_as_the_page_says(tmp_path: Path) -> None:
+def test_documented_backup_and_restore_work(tmp_path: Path) -> None:
     """Its very lines, with the paths of this machine; the service is a server of the test."""
     text = PAGES[0].read_text()
     section = text[text.index("### Backups") : text.index("## Containers")]

@@ -85,7 +85,7 @@ def test_it_has_the_time_to_stop_and_is_started_again(file: Path) -> None:
     assert unit["KillMode"] == ["mixed"], "worker processes are told by the one that started them"
 
 
-def test_the_settings_are_those_of_the_unit() -> None:
+def test_settings_match_the_unit() -> None:
     settings = load(UNITS / "accord.toml", {}).settings
     (state,) = says(ONE)["StateDirectory"]
     assert settings.store == f"sqlite:////var/lib/{state}/accord.db"

@@ -69,7 +69,7 @@ def test_the_journey_from_a_prompt_to_a_webhook(page: Page, demo: Demo) -> None:
 
 
 @pytest.mark.proves("0-22", "0-73")
-def test_an_answer_streams_and_is_resumed_by_a_page_that_is_loaded_again(page: Page) -> None:
+def test_a_reloaded_page_resumes_the_stream(page: Page) -> None:
     ask(page, "Reporter", "Write a report about the search cluster")
     expect(answer(page)).to_contain_text("The search cluster")
     page.reload()
@@ -79,7 +79,7 @@ def test_an_answer_streams_and_is_resumed_by_a_page_that_is_loaded_again(page: P
     expect(page.get_by_role("article", name="Reporter")).to_have_count(1)
 
 
-def test_a_report_is_about_what_was_said(page: Page) -> None:
+def test_reports_concern_the_conversation(page: Page) -> None:
     ask(page, "Reporter", "write about the tides")
     expect(answer(page).get_by_role("heading", name="The tides", exact=True)).to_be_visible()
     expect(answer(page)).to_contain_text("more about the tides than eight weeks ago")
@@ -95,7 +95,7 @@ def test_a_question_is_answered_in_place(page: Page) -> None:
     expect(answer(page)).to_contain_text("40.00 EUR went back to Blue Bottle")
 
 
-def test_what_is_shipped_is_what_was_said_and_a_decision_looks_the_same_everywhere(page: Page) -> None:
+def test_decisions_look_the_same_on_every_page(page: Page) -> None:
     ask(page, "Ship it", "ship v1.2-rc.1, please")
     chip = chips(page).last
     expect(chip).to_have_attribute("data-state", "input-required")
@@ -111,7 +111,7 @@ def test_what_is_shipped_is_what_was_said_and_a_decision_looks_the_same_everywhe
         expect(page.get_by_role("button", name=re.compile("^(Approve|Reject)$"))).to_have_text(["Approve", "Reject"])
 
 
-def test_an_agent_that_is_not_there_is_said_to_be_missing(page: Page) -> None:
+def test_missing_agents_are_reported(page: Page) -> None:
     page.goto("./chat?agent=nonsense")
     expect(page.get_by_role("log")).to_contain_text("There is no agent nonsense here")
     page.get_by_role("button", name=re.compile("^Agent: ")).click()
@@ -119,7 +119,7 @@ def test_an_agent_that_is_not_there_is_said_to_be_missing(page: Page) -> None:
     expect(page.get_by_role("log")).not_to_contain_text("There is no agent")
 
 
-def test_an_approval_in_the_inbox_is_gone_for_everybody(watch: Watch, demo: Demo) -> None:
+def test_inbox_approvals_disappear_for_all_users(watch: Watch, demo: Demo) -> None:
     task = demo.send("Deploy 3.1", "inbox", path="/agents/releases/", at_once=True)
     first, second = (watch().context.new_page() for _ in range(2))
     for page in (first, second):
@@ -144,7 +144,7 @@ def test_eight_tabs_at_once(window: Watched, demo: Demo) -> None:
         expect(page.get_by_role("row").filter(has_text="Seen by eight")).to_contain_text("Completed")
 
 
-def test_a_message_that_was_not_sent_is_not_said_to_be_answered(window: Watched) -> None:
+def test_unsent_messages_are_not_shown_as_answered(window: Watched) -> None:
     page = window.context.new_page()
     ask(page, "Echo", "first")
     expect(answer(page)).to_contain_text("first")

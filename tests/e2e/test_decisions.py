@@ -129,7 +129,7 @@ def test_answering_again_asks_first_and_cancels_the_open_task(page: Page, demo: 
     assert not is_waiting(page, task_id)
 
 
-def test_planning_again_asks_first_and_cancels_what_was_planned(page: Page, demo: Demo) -> None:
+def test_replanning_confirms_and_cancels_planned_tasks(page: Page, demo: Demo) -> None:
     ask(page, "Planner", "Deploy 8.5")
     chip = chips(page).first
     task_id = chip.get_attribute("data-task") or ""
@@ -143,7 +143,7 @@ def test_planning_again_asks_first_and_cancels_what_was_planned(page: Page, demo
     assert not is_waiting(page, task_id)
 
 
-def test_an_approval_of_a_graph_is_asked_once_and_decided_by_a_button(page: Page, demo: Demo) -> None:
+def test_graph_approvals_appear_once_with_buttons(page: Page, demo: Demo) -> None:
     ask(page, "Trip", "Plan three days in Rome")
     log, chip = page.get_by_role("log"), chips(page).last
     expect(chip.get_by_role("button", name="Approve")).to_be_visible()

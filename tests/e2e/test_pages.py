@@ -68,7 +68,7 @@ def test_filters_are_in_the_address(page: Page, busy: dict[str, str]) -> None:
     assert "state=" in page.url
 
 
-def test_a_page_that_is_not_there_says_so(page: Page) -> None:
+def test_missing_pages_are_reported(page: Page) -> None:
     page.goto("./nowhere")
     expect(page.get_by_text("There is no page at this address")).to_be_visible()
 

@@ -25,7 +25,7 @@ def site(tmp_path: Path) -> Iterator[Demo]:
     server.kill()
 
 
-def test_pages_recover_and_show_what_happened_meanwhile(window: Watched, site: Demo) -> None:
+def test_pages_recover_and_show_missed_events(window: Watched, site: Demo) -> None:
     chat, tasks = window.context.new_page(), window.context.new_page()
     tasks.goto("./tasks")
     live = tasks.get_by_role("status").filter(has_text=re.compile("^(Live|Reconnecting|Connecting)$"))
@@ -71,7 +71,7 @@ def test_a_page_that_was_never_loaded_is_waited_for(window: Watched, site: Demo)
         back.kill()
 
 
-def test_text_is_readable_while_what_formats_it_cannot_be_had(window: Watched, site: Demo) -> None:
+def test_text_is_readable_without_the_formatter(window: Watched, site: Demo) -> None:
     page = window.context.new_page()
     window.expects = re.compile("Failed to load resource")
     page.route("**/MarkdownBody-*.js", lambda route: route.abort(), times=1)

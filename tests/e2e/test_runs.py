@@ -37,7 +37,7 @@ def test_a_run_is_listed_and_opened_by_its_address(page: Page, demo: Demo) -> No
     expect(mark(page, "fetch")).to_be_visible()
 
 
-def test_a_run_in_the_list_is_a_link_and_one_that_is_not_there_is_said_to_be(window: Watched, demo: Demo) -> None:
+def test_runs_are_links_and_missing_runs_are_reported(window: Watched, demo: Demo) -> None:
     run = demo.send("ship", "linked", path="/agents/ship-it/", at_once=True)["id"]
     page = window.context.new_page()
     page.goto("./runs")

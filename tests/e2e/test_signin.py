@@ -54,7 +54,7 @@ def present(page: Page, key: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_a_key_opens_what_is_its_owners_until_one_signs_out(window: Watched, keys: Keys) -> None:
+def test_a_key_grants_access_until_sign_out(window: Watched, keys: Keys) -> None:
     page = window.context.new_page()
     page.goto("./tasks?top=1")
     expect(page.get_by_role("heading", name="Sign in to Accord")).to_be_visible()
@@ -74,7 +74,7 @@ def test_a_key_opens_what_is_its_owners_until_one_signs_out(window: Watched, key
     expect(page.get_by_label("API key")).to_be_visible()
 
 
-def test_what_happens_to_others_is_not_told(window: Watched, site: Server, keys: Keys) -> None:
+def test_events_of_others_are_hidden(window: Watched, site: Server, keys: Keys) -> None:
     page = window.context.new_page()
     page.goto("./tasks")
     present(page, keys.bob)

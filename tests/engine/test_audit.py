@@ -107,7 +107,7 @@ async def test_nothing_that_changes_something_is_taken_for_a_read() -> None:
 
 
 @pytest.mark.proves("4-32")
-async def test_an_entry_says_who_what_when_and_what_came_of_it(store: Keeping) -> None:
+async def test_entries_have_caller_operation_time_and_outcome(store: Keeping) -> None:
     audit = made(store)
     guarded = pipeline(Scripted(), "trips", audit=audit)
     await guarded.send(saying("x"), ALICE)
@@ -128,7 +128,7 @@ async def test_an_entry_says_who_what_when_and_what_came_of_it(store: Keeping) -
 
 
 @pytest.mark.parametrize("operation", Operation)
-async def test_the_task_is_the_one_that_was_made_or_meant(operation: Operation, store: Keeping) -> None:
+async def test_entries_name_the_task(operation: Operation, store: Keeping) -> None:
     audit = made(store, Audited.ALL)
     await ask(pipeline(Scripted(), "echo", audit=audit), operation, REQUESTS[operation], ALICE)
     (entry,) = await written(audit, store)
@@ -147,7 +147,7 @@ async def test_a_refused_message_is_about_the_task_that_it_names(store: Keeping)
     ]
 
 
-async def test_whoever_roams_is_noted_where_it_went(store: Keeping) -> None:
+async def test_roaming_callers_are_noted_in_the_visited_tenant(store: Keeping) -> None:
     audit = made(store)
     request = replace(saying("x"), tenant="globex")
     await pipeline(Scripted(), "echo", audit=audit).send(request, Caller(roams=True))
@@ -155,7 +155,7 @@ async def test_whoever_roams_is_noted_where_it_went(store: Keeping) -> None:
     assert (entry.tenant, entry.owner) == ("globex", "")
 
 
-async def test_what_breaks_is_noted_without_its_words(store: Keeping) -> None:
+async def test_failures_are_noted_without_their_text(store: Keeping) -> None:
     audit = made(store)
     with pytest.raises(RuntimeError):
         await pipeline(Scripted(RuntimeError("hunter2")), "echo", audit=audit).send(saying("x"), ALICE)
@@ -199,7 +199,7 @@ async def _rest(events: AsyncIterator[Event]) -> None:
 
 
 @pytest.mark.proves("4-32")
-async def test_nothing_that_was_said_or_presented_is_in_an_entry(store: Keeping) -> None:
+async def test_entries_hold_no_content_or_credentials(store: Keeping) -> None:
     audit = made(store, Audited.ALL)
     guarded = pipeline(Scripted(), "echo", audit=audit)
     hook = PushConfig(url="https://example.com/?key=hunter2", token="hunter2", task_id="t-1")
@@ -221,7 +221,7 @@ async def _refuse(presented: Presented) -> Caller:
 
 
 @pytest.mark.proves("4-32")
-async def test_whoever_is_not_let_in_gets_an_entry_and_whoever_is_does_not(store: Keeping) -> None:
+async def test_only_failed_authentication_is_noted(store: Keeping) -> None:
     audit = made(store)
     presented = Presented(peer="192.0.2.9")
     with pytest.raises(AuthenticationFailed):
@@ -236,7 +236,7 @@ async def test_whoever_is_not_let_in_gets_an_entry_and_whoever_is_does_not(store
     )
 
 
-async def test_with_the_log_off_nobody_is_noted(store: Keeping) -> None:
+async def test_with_the_log_off_no_entry_is_written(store: Keeping) -> None:
     audit = made(store, Audited.NONE)
     with pytest.raises(AuthenticationFailed):
         await watched(_refuse, audit)(Presented())
@@ -308,7 +308,7 @@ async def test_a_store_that_was_away_gets_everything_later(store: Keeping, caplo
     assert caplog.text.count("audit.waits") == 2
 
 
-async def test_what_does_not_fit_is_counted_and_said(
+async def test_dropped_entries_are_counted_and_logged(
     store: Keeping, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(auditing, "MAX_WAITING", 5)
@@ -333,7 +333,7 @@ async def test_a_request_does_not_wait_for_a_store_that_hangs(store: Keeping) ->
     assert len(store.kept) == 3
 
 
-async def test_a_stop_does_not_wait_for_ever_and_says_what_is_lost(
+async def test_shutdown_is_bounded_and_reports_lost_entries(
     store: Keeping, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(auditing, "STOP_SECONDS", 0.01)
@@ -364,7 +364,7 @@ BAD_IDS = ("\0", "a\0b", "x" * 100_000, "\ud800", "é" * 300)
 
 
 @pytest.mark.proves("4-32")
-async def test_what_happened_can_be_looked_up_whatever_it_was_called(hosting: Hosting) -> None:
+async def test_entries_are_found_under_any_operation_name(hosting: Hosting) -> None:
     host = await hosting(echo)
     audit = Audit(host.node.store, Audited.ALL)
     audit.start()

@@ -93,9 +93,7 @@ CASES = [
 
 
 @each(("operation", "field", "make", "limit"), CASES)
-def test_what_is_at_the_limit_passes_and_what_is_beyond_is_named(
-    operation: Operation, field: str, make: Any, limit: int
-) -> None:
+def test_values_beyond_a_limit_are_named(operation: Operation, field: str, make: Any, limit: int) -> None:
     CHECKS[operation](make(limit))
     with pytest.raises(RequestTooLarge) as refused:
         CHECKS[operation](make(limit + 1))

@@ -94,7 +94,7 @@ async def test_a_budget_may_be_stated_for_the_request_instead(hosting: Hosting) 
         await host.default.send(saying("5", metadata={"budget": {"maxTokens": "few"}}), ALICE)
 
 
-async def test_a_later_message_may_tighten_what_an_earlier_one_left(hosting: Hosting) -> None:
+async def test_later_messages_can_tighten_the_budget(hosting: Hosting) -> None:
     @agent
     async def asks(ctx: Context) -> str:
         await ctx.usage(input_tokens=5, key="first")
@@ -181,7 +181,7 @@ async def test_the_topmost_ends_and_on_other_nodes_too(hosting: Hosting) -> None
     await until(lambda: none_is_left(second))
 
 
-async def test_a_child_may_use_what_its_parent_has_left(hosting: Hosting) -> None:
+async def test_children_get_the_remaining_budget(hosting: Hosting) -> None:
     asked: list[Any] = []
 
     @agent
@@ -219,7 +219,7 @@ async def test_a_childs_own_budget_ends_the_child_alone(hosting: Hosting) -> Non
     assert (state(task), spent(task)) == (S.COMPLETED, 3)
 
 
-async def test_a_waiting_parent_ends_by_what_its_child_uses(hosting: Hosting) -> None:
+async def test_a_child_s_usage_ends_its_waiting_parent(hosting: Hosting) -> None:
     """The parent is parked with its child's question, and is only rows, when the child goes on and spends."""
 
     @agent(max_tokens=5)
@@ -273,7 +273,7 @@ async def test_a_deadline_ends_a_task_and_its_children(hosting: Hosting, as_time
     await until(lambda: none_is_left(host))
 
 
-async def test_a_deadline_is_no_later_than_the_agents_timeout(hosting: Hosting) -> None:
+async def test_deadlines_are_bounded_by_the_agent_s_timeout(hosting: Hosting) -> None:
     seen: list[float | None] = []
 
     @agent(timeout=1000)
@@ -338,7 +338,7 @@ async def test_a_budget_that_is_wrong_is_refused(hosting: Hosting, budget: Any, 
     assert await rows(host.node.store, "task", "id") == []
 
 
-async def test_what_stays_open_keeps_its_budget_in_its_messages(hosting: Hosting) -> None:
+async def test_open_tasks_keep_their_budget(hosting: Hosting) -> None:
     host = await hosting(eater())
     task = await sent(host.default, within("1", maxTokens=5, configuration=AT_ONCE), ALICE)
     found = await host.default.get(GetRequest(id=task.id), ALICE)

@@ -63,7 +63,7 @@ async def trunk(ctx: Context) -> str:
     return (await ctx.call("branch", "x")).text
 
 
-async def test_cancelling_reaches_everyone_who_was_called(hosting: Hosting) -> None:
+async def test_cancel_reaches_all_children(hosting: Hosting) -> None:
     leaf = Leaf()
     host = await hosting(trunk, branch, leaf_agent(leaf))
     task = await begun(host, leaf)
@@ -73,7 +73,7 @@ async def test_cancelling_reaches_everyone_who_was_called(hosting: Hosting) -> N
     await until(lambda: none_is_left(host))
 
 
-async def test_cancelling_reaches_those_on_other_nodes(hosting: Hosting) -> None:
+async def test_cancel_reaches_children_on_other_nodes(hosting: Hosting) -> None:
     leaf = Leaf()
     first, second = await hosting(trunk), await hosting(branch, leaf_agent(leaf))
     first.services |= {"branch": second.default}
@@ -83,7 +83,7 @@ async def test_cancelling_reaches_those_on_other_nodes(hosting: Hosting) -> None
     assert await states(first) == {"trunk": "canceled", "branch": "canceled", "leaf": "canceled"}
 
 
-async def test_a_deadline_ends_those_who_were_called(hosting: Hosting) -> None:
+async def test_deadlines_end_children(hosting: Hosting) -> None:
     leaf = Leaf()
     host = await hosting(trunk, branch, leaf_agent(leaf))
     task = await begun(host, leaf, metadata={"task_config": {"timeout": 1000}})
@@ -94,7 +94,7 @@ async def test_a_deadline_ends_those_who_were_called(hosting: Hosting) -> None:
     await until(lambda: none_is_left(host))
 
 
-async def test_an_agreed_limit_ends_those_who_were_called(hosting: Hosting) -> None:
+async def test_sla_timers_end_children(hosting: Hosting) -> None:
     leaf = Leaf()
 
     @agent
@@ -114,7 +114,7 @@ async def test_an_agreed_limit_ends_those_who_were_called(hosting: Hosting) -> N
     await until(lambda: none_is_left(host))
 
 
-async def test_an_agent_that_fails_leaves_nobody_working(hosting: Hosting) -> None:
+async def test_failed_agents_leave_no_children_running(hosting: Hosting) -> None:
     leaf = Leaf()
 
     @agent
@@ -135,7 +135,7 @@ async def test_an_agent_that_fails_leaves_nobody_working(hosting: Hosting) -> No
     assert not host.node.slots.waiting
 
 
-async def test_an_agent_that_is_done_leaves_nobody_working(hosting: Hosting) -> None:
+async def test_completed_agents_leave_no_children_running(hosting: Hosting) -> None:
     leaf = Leaf()
 
     @agent
@@ -158,9 +158,7 @@ async def test_an_agent_that_is_done_leaves_nobody_working(hosting: Hosting) -> 
     assert not host.node.slots.waiting
 
 
-async def test_an_agent_that_said_it_is_done_calls_nobody_any_more(
-    hosting: Hosting, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_ended_agents_cannot_call_others(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
     leaf = Leaf()
 
     @agent
@@ -175,7 +173,7 @@ async def test_an_agent_that_said_it_is_done_calls_nobody_any_more(
     assert "calls nobody any more" in caplog.text
 
 
-async def test_a_node_that_dies_takes_nobody_along_but_those_it_called(hosting: Hosting) -> None:
+async def test_a_dead_node_ends_only_its_children(hosting: Hosting) -> None:
     """The parent may be run once: with its node it is lost, and what it called on another node ends."""
     leaf = Leaf()
 
@@ -196,7 +194,7 @@ async def test_a_node_that_dies_takes_nobody_along_but_those_it_called(hosting: 
     assert await states(second) == {"fragile": "failed", "leaf": "canceled"}
 
 
-async def test_a_run_that_comes_again_after_its_end_was_said_ends_those_it_called(hosting: Hosting) -> None:
+async def test_a_repeated_execution_after_the_end_ends_children(hosting: Hosting) -> None:
     """The process dies between the agent's last word and the end of its run."""
     leaf, told, never = Leaf(), asyncio.Event(), asyncio.Event()
 

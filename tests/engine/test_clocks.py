@@ -212,7 +212,7 @@ async def test_a_sleep_takes_as_long_as_it_should(hosting: Hosting, jump: Move) 
 
 
 @pytest.mark.parametrize("minutes", [-5, 5])
-async def test_a_node_whose_clock_differs_says_so_and_works(
+async def test_clock_skew_is_reported_and_harmless(
     hosting: Hosting, minutes: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     off = Clock(now=lambda: time.time() + 60 * minutes)

@@ -70,7 +70,7 @@ async def looks(ctx: Context) -> dict[str, Any]:
     }
 
 
-async def test_an_agent_sees_what_it_is_asked(hosting: Hosting) -> None:
+async def test_agents_see_their_message(hosting: Hosting) -> None:
     host = await hosting(looks)
     parts = (
         Part(text="one "),
@@ -103,7 +103,7 @@ async def sees_little(ctx: Context) -> str:
     return "nothing"
 
 
-async def test_what_was_not_asked_is_not_there(hosting: Hosting) -> None:
+async def test_absent_inputs_are_empty(hosting: Hosting) -> None:
     host = await hosting(sees_little)
     assert text(await sent(host.default, saying("x"), ALICE)) == "nothing"
 
@@ -262,7 +262,7 @@ async def asks_until_it_fits(ctx: Context) -> str:
     return f"{number} after {tries}"
 
 
-async def test_questions_are_told_apart_by_key_or_by_order(hosting: Hosting) -> None:
+async def test_questions_are_identified_by_key_or_order(hosting: Hosting) -> None:
     host = await hosting(asks_by_key)
     task = await answered(host, await sent(host.default, saying("hi"), ALICE), "red", "large")
     assert text(task) == "red red large"
@@ -309,7 +309,7 @@ async def test_a_question_survives_agents_that_catch_too_much(hosting: Hosting) 
     assert text(await answered(host, task, "good")) == "good"
 
 
-async def test_what_an_agent_does_at_the_same_time_may_ask_at_the_same_time(hosting: Hosting) -> None:
+async def test_concurrent_branches_can_ask_at_once(hosting: Hosting) -> None:
     @agent
     async def torn(ctx: Context) -> str:
         await asyncio.gather(ctx.enter(S.INPUT_REQUIRED, "this?"), ctx.enter(S.INPUT_REQUIRED, "or that?"))
@@ -329,7 +329,7 @@ async def test_what_an_agent_does_at_the_same_time_may_ask_at_the_same_time(host
     assert [words(message) for message in kept.history[1:]] == ["this?", "or that?", "these?", "those?"]
 
 
-async def test_what_is_said_meanwhile_answers_the_next_question(hosting: Hosting) -> None:
+async def test_early_messages_answer_the_next_question(hosting: Hosting) -> None:
     started, gate = asyncio.Event(), asyncio.Event()
 
     @agent

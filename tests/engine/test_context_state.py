@@ -21,7 +21,7 @@ async def counting(ctx: Context) -> str:
     return f"before: {before}"
 
 
-async def test_later_tasks_of_a_context_find_what_earlier_ones_kept(hosting: Hosting) -> None:
+async def test_conversation_state_is_shared_by_later_tasks(hosting: Hosting) -> None:
     here, there = await hosting(counting), await hosting(counting)
     one, two = here.default, there.default
     first = await sent(one, saying("a"), ALICE)
@@ -35,7 +35,7 @@ async def test_later_tasks_of_a_context_find_what_earlier_ones_kept(hosting: Hos
 
 
 @pytest.mark.parametrize("value", ["", "ümläut \n" * 1000])
-async def test_a_run_finds_what_it_kept_itself(hosting: Hosting, value: str) -> None:
+async def test_executions_read_their_own_state(hosting: Hosting, value: str) -> None:
     found = []
 
     @agent
@@ -48,9 +48,7 @@ async def test_a_run_finds_what_it_kept_itself(hosting: Hosting, value: str) -> 
     assert found == [value]
 
 
-async def test_what_two_tasks_make_of_the_same_value_at_the_same_time_both_counts(
-    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrent_updates_of_a_value_both_count(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
     read, both = ConversationHistory.recall, asyncio.Barrier(2)
     looks: list[str | None] = []
 

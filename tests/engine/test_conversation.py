@@ -41,7 +41,7 @@ async def say(host: Host, words: str, context: str, caller: Caller = ALICE, agen
     return await sent(host.services[agent], saying(words, context_id=context), caller)
 
 
-async def test_an_agent_knows_what_was_said_before_oldest_first(hosting: Hosting) -> None:
+async def test_agents_get_the_history_oldest_first(hosting: Hosting) -> None:
     host = await hosting(talks, other)
     first = text(await say(host, "one", "c"))
     assert first == "U:one"
@@ -67,14 +67,14 @@ async def test_questions_belong_to_it_and_progress_does_not(hosting: Hosting) ->
     assert text(await say(host, "hi", "c")) == "U:ask | A:Which one? | U:blue | A:so blue | U:hi"
 
 
-async def test_what_failed_was_said_and_what_was_refused_was_not(hosting: Hosting) -> None:
+async def test_failed_turns_are_in_the_history_and_rejected_are_not(hosting: Hosting) -> None:
     host = await hosting(talks)
     assert state(await say(host, "refuse", "c")) is TaskState.REJECTED
     assert state(await say(host, "fail", "c")) is TaskState.FAILED
     assert text(await say(host, "hi", "c")) == "U:fail | A:half | U:hi"
 
 
-async def test_what_has_not_ended_does_not_count_yet(hosting: Hosting) -> None:
+async def test_running_tasks_are_not_in_the_history(hosting: Hosting) -> None:
     host = await hosting(talks)
     begun = await sent(host.default, saying("hang", context_id="c", configuration=AT_ONCE), ALICE)
     await reaches(host.default, begun.id, TaskState.WORKING, ALICE)

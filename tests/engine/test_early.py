@@ -43,7 +43,7 @@ def meddling(host: Host) -> Meddler:
     return store
 
 
-async def test_only_who_waits_for_the_end_has_a_task_that_is_kept_early(hosting: Hosting) -> None:
+async def test_only_blocking_sends_commit_before_the_sync(hosting: Hosting) -> None:
     host = await hosting(parrot, once, asking, wrap=Meddler)
     store = meddling(host)
     service = host.services["parrot"]
@@ -58,13 +58,13 @@ async def test_only_who_waits_for_the_end_has_a_task_that_is_kept_early(hosting:
     assert store.done.count(ACCEPT) == 6
 
 
-async def test_what_another_may_have_to_run_is_not_kept_early(hosting: Hosting) -> None:
+async def test_tasks_for_other_nodes_are_synced_first(hosting: Hosting) -> None:
     host = await hosting(parrot, wrap=Meddler, limits=Limits(lease_seconds=3.0, poll_seconds=0.05, tenant_runs=5))
     await host.services["parrot"].send(saying("hello"), ALICE)
     assert meddling(host).early == []
 
 
-async def test_who_is_told_of_a_task_after_all_is_told_of_what_is_durable(hosting: Hosting) -> None:
+async def test_reported_tasks_are_durable(hosting: Hosting) -> None:
     """A server that stops tells who waits how the task stands: it makes a durable commit before it does."""
     host = await hosting(endless, wrap=Meddler)
     host.node.dismiss()
@@ -115,7 +115,7 @@ async def test_executions_do_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -
     assert slots.reserved.total() == 0
 
 
-async def test_one_that_cannot_begin_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_blocked_start_does_not_block_others(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise LookupError("on purpose")
 
@@ -147,7 +147,7 @@ async def test_a_stream_s_run_keeps_its_place_until_it_begins(hosting: Hosting) 
     assert all(events[-1].body.status.state is TaskState.COMPLETED for events in streams)  # type: ignore[union-attr]
 
 
-async def test_a_stream_that_was_just_begun_is_finished_by_a_node_that_stops(hosting: Hosting) -> None:
+async def test_stopping_nodes_finish_new_streams(hosting: Hosting) -> None:
     host = await hosting(parrot)
     stream = host.services["parrot"].stream(saying("hello"), ALICE)
     first = await anext(stream)

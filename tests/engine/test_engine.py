@@ -129,7 +129,7 @@ async def test_a_full_node_leaves_work_to_others(hosting: Hosting, crowd: Crowd)
 
 
 @pytest.mark.proves("4-15")
-async def test_what_is_urgent_comes_first(hosting: Hosting, crowd: Crowd) -> None:
+async def test_higher_priority_jobs_run_first(hosting: Hosting, crowd: Crowd) -> None:
     host = await hosting(agent(name="crowd")(crowd), limits=quick(slots=1))
     await put(host, "first")
     await crowd.holds("first")
@@ -391,7 +391,7 @@ async def test_a_dead_node_loses_its_work_and_cannot_write(hosting: Hosting) -> 
     assert "1." not in text(kept)
 
 
-async def test_a_node_that_lost_its_own_work_stops_it_before_it_begins_again(hosting: Hosting, crowd: Crowd) -> None:
+async def test_nodes_stop_a_lost_execution_before_restarting_it(hosting: Hosting, crowd: Crowd) -> None:
     host = await hosting(agent(name="crowd")(crowd))
     task = await put(host, "a")
     await crowd.holds("a")
@@ -414,7 +414,7 @@ async def test_work_that_is_lost_too_often_is_given_up(hosting: Hosting, crowd: 
     assert await rows(hosts[-1].node.store, "job", "kind") == []
 
 
-async def test_work_that_was_begun_too_often_is_given_up_when_claimed(hosting: Hosting, crowd: Crowd) -> None:
+async def test_jobs_with_too_many_attempts_fail_at_claim(hosting: Hosting, crowd: Crowd) -> None:
     host = await hosting(agent(name="crowd")(crowd), limits=quick(slots=1))
     await put(host, "first")
     await crowd.holds("first")
@@ -443,7 +443,7 @@ async def beats_late(host: Host) -> None:
     await host.node._beat()
 
 
-async def test_work_that_is_being_begun_is_not_taken_for_lost(hosting: Hosting, crowd: Crowd) -> None:
+async def test_starting_jobs_are_not_orphans(hosting: Hosting, crowd: Crowd) -> None:
     meddlers, wrap = meddling()
     watch = Watch()
     made = agent(name="crowd", on_crash="fail")(crowd)
@@ -461,7 +461,7 @@ async def test_work_that_is_being_begun_is_not_taken_for_lost(hosting: Hosting, 
     assert "jobs.release_id" not in meddlers[0].begun
 
 
-async def test_work_that_is_held_by_nobody_is_given_back(hosting: Hosting, crowd: Crowd) -> None:
+async def test_orphaned_jobs_are_released(hosting: Hosting, crowd: Crowd) -> None:
     meddlers, wrap = meddling()
     host = await hosting(agent(name="crowd")(crowd), limits=quick(tenant_runs=9), wrap=wrap)
     meddlers[0].loses = lambda name: name == "jobs.claim" and meddlers[0].given[-1][1][1] == "crowd"

@@ -78,7 +78,7 @@ async def _has_logged(caplog: pytest.LogCaptureFixture, *doing: str) -> bool:
     return set(doing) <= found
 
 
-async def test_work_that_was_never_begun_is_not_lost(hosting: Hosting, between: Between) -> None:
+async def test_unstarted_jobs_are_not_lost(hosting: Hosting, between: Between) -> None:
     watch = Watch()
     host = await hosting(steady, wrap=between, limits=Limits(lease_seconds=3, poll_seconds=0.1, tenant_runs=9))
     host.node.hooks = Hooks((watch,))
@@ -134,7 +134,7 @@ async def asks(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("command", ["task_lifecycle.settle_execution", "tasks.append"])
-async def test_a_question_is_asked_once(hosting: Hosting, between: Between, command: str) -> None:
+async def test_questions_are_asked_once(hosting: Hosting, between: Between, command: str) -> None:
     host = await hosting(asks, wrap=between)
     between.store.loses = times(command, 1)
     task = await sent(host.default, saying("x"), ALICE)
@@ -210,7 +210,7 @@ async def test_a_command_that_is_always_interrupted_ends_its_task(
     assert tries == 3 * (task_store.INTERRUPTIONS + 1), "the bound, in each attempt"
 
 
-async def test_a_store_that_fails_before_an_operation_is_no_internal_error(hosting: Hosting, between: Between) -> None:
+async def test_store_outages_are_not_internal_errors(hosting: Hosting, between: Between) -> None:
     await hosting(steady, wrap=between, limits=BRISK)
     between.store.refusal = StoreInterrupted("canceling statement due to user request")
     between.store.refuses = lambda _: True
@@ -233,7 +233,7 @@ async def read_again(store: Store) -> object:
 # --- those who follow ---------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_goes_on_when_the_database_does(hosting: Hosting, between: Between) -> None:
+async def test_streams_resume_with_the_database(hosting: Hosting, between: Between) -> None:
     first = await hosting(asks)
     second = await hosting(asks, wrap=between)
     task = await sent(first.default, saying("x"), ALICE)
@@ -248,7 +248,7 @@ async def test_a_stream_goes_on_when_the_database_does(hosting: Hosting, between
 # --- what an agent sees meanwhile ---------------------------------------------------------------------------------
 
 
-async def test_a_task_shows_what_is_being_committed(hosting: Hosting, between: Between) -> None:
+async def test_tasks_show_pending_commits(hosting: Hosting, between: Between) -> None:
     seen: list[str] = []
 
     @agent
@@ -272,7 +272,7 @@ async def test_a_task_shows_what_is_being_committed(hosting: Hosting, between: B
     assert seen == ["one two ", "one two three", "one two three"]
 
 
-async def test_a_task_does_not_show_what_could_not_be_kept(hosting: Hosting) -> None:
+async def test_tasks_hide_failed_commits(hosting: Hosting) -> None:
     seen: list[str] = []
 
     @agent

@@ -85,7 +85,7 @@ async def test_one_may_begin_anywhere(hosting: Hosting) -> None:
     assert host.node.hub._channels == {}
 
 
-async def test_one_may_begin_anywhere_while_the_task_goes_on(hosting: Hosting) -> None:
+async def test_subscribers_can_start_at_any_event(hosting: Hosting) -> None:
     gated = Gated(6)
     first, second = [await hosting(agent(name="gated")(gated)) for _ in range(2)]
     task = await sent(first.default, saying("x", configuration=AT_ONCE), ALICE)
@@ -101,7 +101,7 @@ async def test_one_may_begin_anywhere_while_the_task_goes_on(hosting: Hosting) -
     assert found[1:] == [whole[after:] for _ in range(2) for after in range(5)]
 
 
-async def test_one_who_is_slow_misses_nothing(hosting: Hosting) -> None:
+async def test_slow_subscribers_miss_nothing(hosting: Hosting) -> None:
     words = subscriptions.MEMORY * 2 + 100
 
     @agent
@@ -155,7 +155,7 @@ async def test_everything_arrives_without_hints(
     assert states(events) == [S.WORKING, S.COMPLETED]
 
 
-async def test_a_log_that_is_gone_is_told_as_the_task(hosting: Hosting) -> None:
+async def test_compacted_logs_are_sent_as_the_task(hosting: Hosting) -> None:
     host = await hosting(echo)
     task = await sent(host.default, saying("one two three"), ALICE)
     behind = Reader(host, task, 1)
@@ -180,7 +180,7 @@ class Between:
         return self.store
 
 
-async def test_those_who_follow_together_read_together(hosting: Hosting) -> None:
+async def test_concurrent_subscribers_share_reads(hosting: Hosting) -> None:
     gated, between, followers = Gated(10), Between(), 40
     first = await hosting(agent(name="gated")(gated))
     second = await hosting(agent(name="gated")(gated), wrap=between)
@@ -194,7 +194,7 @@ async def test_those_who_follow_together_read_together(hosting: Hosting) -> None
     assert reads(between.store) <= 45
 
 
-async def test_whoever_begins_a_task_reads_nothing(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sender_s_stream_reads_nothing(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "POLL_SECONDS", 60.0)
     between = Between()
     host = await hosting(echo, wrap=between)
@@ -208,7 +208,7 @@ async def test_whoever_begins_a_task_reads_nothing(hosting: Hosting, monkeypatch
     assert again[1:] == events[1:], "what was not read is what is kept"
 
 
-async def test_those_who_follow_the_runs_own_node_read_nothing(hosting: Hosting) -> None:
+async def test_subscribers_on_the_executing_node_read_nothing(hosting: Hosting) -> None:
     gated, between = Gated(10), Between()
     host = await hosting(agent(name="gated")(gated), wrap=between)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
@@ -221,7 +221,7 @@ async def test_those_who_follow_the_runs_own_node_read_nothing(hosting: Hosting)
     assert reads(between.store) - before <= 3
 
 
-async def test_one_look_without_a_hint_is_enough_for_all_tasks_that_are_followed(
+async def test_one_poll_covers_all_subscribed_tasks(
     hosting: Hosting, quick_polls: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "LOOKED_AT", 4)
@@ -311,7 +311,7 @@ async def test_leaving_frees_everything(hosting: Hosting) -> None:
     assert host.node.hub._channels == {}
 
 
-async def test_what_has_ended_leaves_no_trace_in_memory(hosting: Hosting) -> None:
+async def test_ended_subscriptions_free_their_memory(hosting: Hosting) -> None:
     before = _alive(Execution) | _alive(LogChannel)  # a thread of another test may still hold something of its own
     host = await hosting(echo)
     long = {"task_config": {"timeout": 3_600_000}}
@@ -375,7 +375,7 @@ async def test_at_rest_ends_a_wait_for_the_caller(hosting: Hosting) -> None:
 
 
 @pytest.mark.usefixtures("quick_polls")
-async def test_those_who_follow_a_task_that_is_deleted_are_told(hosting: Hosting) -> None:
+async def test_subscribers_of_deleted_tasks_get_an_error(hosting: Hosting) -> None:
     host = await hosting(echo)
     task = await sent(host.default, saying("a b c"), ALICE)
     stored = await host.node.store.read(tasks.read_task, "acme", task.id)

@@ -81,7 +81,7 @@ async def greets(word: str, ctx: Context) -> str:
     return f"{word} {ctx.text}"
 
 
-async def test_whatever_can_be_called_is_an_agent(hosting: Hosting) -> None:
+async def test_any_callable_is_an_agent(hosting: Hosting) -> None:
     kinds: list[Any] = [streams, returns, blocks, walks, Greeter(), Slow(), Streamer(), Counter()]
     agents = [agent(name=f"kind-{at}")(kind) for at, kind in enumerate(kinds)]
     agents.append(agent(name="partial")(functools.partial(greets, "hello")))
@@ -122,7 +122,7 @@ async def from_nothing() -> str:
     return "you"
 
 
-async def test_a_function_gets_what_its_first_parameter_wants(hosting: Hosting) -> None:
+async def test_functions_get_input_by_parameter_type(hosting: Hosting) -> None:
     agents = (from_context, from_anything, from_text, from_quoted_text, from_message, from_nothing)
     found = await answers(hosting, *agents)
     assert {name: text(task) for name, task in found.items()} == {made.profile.name: "you" for made in agents}
@@ -168,7 +168,7 @@ def test_values_are_parts(value: Any, parts: tuple[Part, ...]) -> None:
     assert parts_of(value) == parts
 
 
-async def test_what_a_function_returns_is_its_artifact(hosting: Hosting) -> None:
+async def test_return_values_are_artifacts(hosting: Hosting) -> None:
     def returning(value: Any) -> Any:
         return lambda _: value
 
@@ -208,7 +208,7 @@ async def a_mixture(ctx: Context) -> AsyncIterator[Any]:
     yield Message(message_id="m", role=Role.AGENT, parts=(Part(text="bye"),))
 
 
-async def test_messages_and_artifacts_keep_what_they_are(hosting: Hosting) -> None:
+async def test_messages_and_artifacts_pass_unchanged(hosting: Hosting) -> None:
     found = await answers(hosting, nothing, a_message, an_artifact, a_mixture)
     assert (state(found["nothing"]), found["nothing"].artifacts, found["nothing"].status.message) == (
         S.COMPLETED,
@@ -253,7 +253,7 @@ async def half_a_reason(ctx: Context) -> None:
     raise Rejected("\ud800")
 
 
-async def test_what_cannot_be_kept_fails_at_once(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unstorable_return_values_fail(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
     found = await answers(hosting, unserialisable, half_a_character, half_a_reason)
     assert {(name, state(task)) for name, task in found.items()} == {(name, S.FAILED) for name in found}
     assert said(found["unserialisable"]) == "The agent failed"
@@ -346,7 +346,7 @@ async def goes_on_after_a_group(ctx: Context) -> str:
     return "and on"
 
 
-async def test_a_task_group_that_fails_is_no_cancel(hosting: Hosting) -> None:
+async def test_failed_task_groups_are_not_cancels(hosting: Hosting) -> None:
     found = await answers(hosting, goes_on_after_a_group)
     assert text(found["goes_on_after_a_group"]) == "and on"
 
@@ -375,7 +375,7 @@ async def test_an_agent_that_cancels_itself_has_failed(hosting: Hosting) -> None
 # --- threads ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_function_that_blocks_holds_up_nobody(hosting: Hosting) -> None:
+async def test_blocking_functions_do_not_block_others(hosting: Hosting) -> None:
     gate = threading.Event()
 
     @agent
@@ -454,7 +454,7 @@ async def stated(ctx: Context) -> None:
     """Not this."""
 
 
-def test_the_profile_is_what_the_function_says_unless_stated() -> None:
+def test_profiles_default_to_the_function_s_docstring() -> None:
     skill = AgentSkill(id="plain", name="plain", description="Says what it does.", tags=("plain",))
     assert plain.profile == Profile(
         name="plain",

@@ -73,7 +73,7 @@ def as_role(name: str) -> Caller:
 
 
 @every_operation
-async def test_what_is_allowed_passes_unchanged(operation: Operation) -> None:
+async def test_allowed_requests_pass_unchanged(operation: Operation) -> None:
     inner = Scripted()
     answer = await ask(pipeline(inner, "echo"), operation, REQUESTS[operation], ANYONE)
     assert answer == (list(EVENTS) if ROWS[operation].streams else RESULTS[operation])
@@ -81,7 +81,7 @@ async def test_what_is_allowed_passes_unchanged(operation: Operation) -> None:
     assert inner.calls[-1].caller == ANYONE
 
 
-async def test_streams_say_where_they_go_on_and_are_closed_with_their_reader() -> None:
+async def test_streams_pass_the_cursor_and_close_with_their_reader() -> None:
     inner = Scripted()
     events = pipeline(inner, "echo").subscribe(SubscribeRequest(id="t-1"), ANYONE, after=0)
     assert (await anext(events)).seq == 1
@@ -89,7 +89,7 @@ async def test_streams_say_where_they_go_on_and_are_closed_with_their_reader() -
     assert (inner.only.after, inner.closed) == (0, 1)
 
 
-async def test_what_breaks_a_stream_reaches_its_reader() -> None:
+async def test_stream_errors_reach_the_reader() -> None:
     guarded = pipeline(Scripted(broken=TaskNotFound("gone")), "echo")
     seen: list[int] = []
 
@@ -106,7 +106,7 @@ async def test_what_breaks_a_stream_reaches_its_reader() -> None:
 
 
 @every_operation
-async def test_a_tenant_that_is_not_the_caller_s_is_refused_before_anything_is_asked(operation: Operation) -> None:
+async def test_foreign_tenants_are_refused_first(operation: Operation) -> None:
     inner = Scripted()
     request = replace(REQUESTS[operation], tenant="globex")
     with pytest.raises(PermissionDenied, match="This tenant is not yours"):
@@ -115,13 +115,13 @@ async def test_a_tenant_that_is_not_the_caller_s_is_refused_before_anything_is_a
 
 
 @every_operation
-async def test_whoever_roams_is_placed_in_the_tenant_that_it_names(operation: Operation) -> None:
+async def test_roaming_callers_enter_the_named_tenant(operation: Operation) -> None:
     inner = Scripted()
     await ask(pipeline(inner, "echo"), operation, replace(REQUESTS[operation], tenant="globex"), ANYONE)
     assert {call.caller.tenant for call in inner.calls} == {"globex"}
 
 
-async def test_a_tenant_s_own_name_and_none_are_its_own_and_too_long_a_name_is_refused() -> None:
+async def test_own_and_empty_tenant_names_pass_and_long_ones_fail() -> None:
     inner = Scripted()
     guarded = pipeline(inner, "echo")
     for tenant in ("acme", "", None):
@@ -165,9 +165,7 @@ async def test_a_role_may_be_for_some_agents_only() -> None:
 @pytest.mark.proves("4-25")
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM])
 @pytest.mark.parametrize("task_id", [None, "t-1"])
-async def test_a_webhook_that_comes_with_a_message_needs_the_right_to_set_one(
-    operation: Operation, task_id: str | None
-) -> None:
+async def test_inline_webhooks_need_the_push_permission(operation: Operation, task_id: str | None) -> None:
     inner = Scripted()
     configuration = SendConfiguration(task_push_notification_config=PushConfig(url="https://example.com"))
     request = replace(saying("x", task_id=task_id), configuration=configuration)
@@ -201,7 +199,7 @@ async def test_a_role_with_some_skills_must_name_one_of_them(operation: Operatio
     await guarded.get(GetRequest(id="t"), clerk)
 
 
-async def test_whoever_may_use_every_skill_may_name_any_or_none() -> None:
+async def test_unrestricted_roles_may_name_any_skill() -> None:
     guarded = pipeline(Scripted(), "echo")
     await guarded.send(saying("x", metadata={"skill": "anything"}), ALICE)
     await guarded.send(saying("x"), ALICE)
@@ -214,7 +212,7 @@ NEEDED = frozenset({"urn:a", "urn:b"})
 
 @pytest.mark.proves("CORE-CAP-004")
 @every_operation
-async def test_what_is_sent_to_an_agent_must_declare_what_it_requires(operation: Operation) -> None:
+async def test_required_extensions_must_be_declared(operation: Operation) -> None:
     guarded = pipeline(Scripted(), "echo", required=NEEDED)
     if operation in SENDS:
         with pytest.raises(ExtensionSupportRequired, match=r"not declared: urn:a, urn:b$"):
@@ -226,7 +224,7 @@ async def test_what_is_sent_to_an_agent_must_declare_what_it_requires(operation:
     await ask(guarded, operation, REQUESTS[operation], replace(ANYONE, extensions=NEEDED | {"urn:more"}))
 
 
-async def test_a_message_may_declare_what_the_request_does_not() -> None:
+async def test_messages_can_declare_extensions() -> None:
     guarded = pipeline(Scripted(), "echo", required=NEEDED)
     await guarded.send(saying("x", extensions=("urn:b",)), replace(ANYONE, extensions=frozenset({"urn:a"})))
 
@@ -248,7 +246,7 @@ async def test_every_operation_counts_for_the_rate_and_refusals_do_too(operation
     assert len(inner.calls) == done
 
 
-async def test_what_an_agent_uses_counts_for_the_others() -> None:
+async def test_limits_are_shared_by_all_agents() -> None:
     usage = CallerUsage(Quotas(rate=1.0, burst=1), clock=lambda: 0.0)
     await pipeline(Scripted(), "one", usage=usage).get(GetRequest(id="t"), ALICE)
     with pytest.raises(RateLimited):
@@ -284,7 +282,7 @@ async def test_a_stream_that_is_refused_or_ends_gives_its_place_back() -> None:
         assert len(await ask(serving, Operation.STREAM, saying("x"), ANYONE)) == 3
 
 
-async def test_a_reader_who_is_gone_gives_its_place_back() -> None:
+async def test_closed_streams_free_their_slot() -> None:
     class Endless(Scripted):
         def __init__(self) -> None:
             super().__init__()
@@ -305,7 +303,7 @@ async def test_a_reader_who_is_gone_gives_its_place_back() -> None:
     assert not usage._streams
 
 
-async def test_new_tasks_are_refused_when_too_many_are_open_and_messages_to_open_ones_are_not() -> None:
+async def test_open_task_limits_apply_to_new_tasks_only() -> None:
     async def ten(tenant: str | None, owner: str, limit: int) -> int:
         assert (tenant, owner) == ("acme", "alice")
         return 10
@@ -336,7 +334,7 @@ async def test_a_task_has_so_many_webhooks_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM, Operation.CANCEL, Operation.PUSH_SET])
-async def test_what_is_too_large_is_refused_before_anything_is_asked(operation: Operation) -> None:
+async def test_oversized_requests_are_refused_first(operation: Operation) -> None:
     inner = Scripted()
     guarded = pipeline(inner, "echo", usage=CallerUsage(Quotas(metadata=10, webhook_field=3)))
     request = REQUESTS[operation]

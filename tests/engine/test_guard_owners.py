@@ -113,9 +113,7 @@ def test_every_operation_is_tried() -> None:
 
 @pytest.mark.proves("4-25")
 @pytest.mark.parametrize("stranger", [BOB, THEIRS], ids=["another-owner", "another-tenant"])
-async def test_a_task_of_somebody_else_is_one_that_does_not_exist(
-    guarded: HostedAgent, task: Task, stranger: Caller
-) -> None:
+async def test_foreign_tasks_look_missing(guarded: HostedAgent, task: Task, stranger: Caller) -> None:
     for operation in ABOUT_TASKS:
         theirs = await refusal(guarded, operation, task.id, stranger)
         nobodys = await refusal(guarded, operation, "0190a0b0-0000-7000-8000-000000000000", stranger)
@@ -129,14 +127,14 @@ async def test_a_task_of_somebody_else_is_one_that_does_not_exist(
     assert [hook.id for hook in (await guarded.push_list(PushListRequest(task_id=task.id), ALICE)).configs] == ["hers"]
 
 
-async def test_a_tenant_that_is_named_is_no_way_in(guarded: HostedAgent, task: Task) -> None:
+async def test_naming_a_tenant_grants_no_access(guarded: HostedAgent, task: Task) -> None:
     for operation, make in ABOUT_TASKS.items():
         with pytest.raises(PermissionDenied, match="This tenant is not yours"):
             await begin(guarded, operation, replace(make(task.id), tenant="acme"), THEIRS)
 
 
 @pytest.mark.proves("4-25")
-async def test_an_operator_sees_and_cancels_what_others_of_its_tenant_have(guarded: HostedAgent, task: Task) -> None:
+async def test_operators_see_and_cancel_tasks_of_their_tenant(guarded: HostedAgent, task: Task) -> None:
     assert (await guarded.get(GetRequest(id=task.id), WATCH)).history[0].parts[0].text == "secret"
     assert [one.id for one in (await guarded.list(TaskFilter(), WATCH)).tasks] == [task.id]
     following = guarded.subscribe(SubscribeRequest(id=task.id), WATCH)
@@ -153,9 +151,7 @@ async def test_an_operator_sees_nothing_of_other_tenants(guarded: HostedAgent, t
     assert (await guarded.list(TaskFilter(), elsewhere)).total_size == 0
 
 
-async def test_not_even_an_administrator_sees_others_webhooks_or_speaks_for_them(
-    guarded: HostedAgent, task: Task
-) -> None:
+async def test_administrators_cannot_use_foreign_webhooks(guarded: HostedAgent, task: Task) -> None:
     admin = replace(WATCH, roles=frozenset({"admin"}))
     own = (op for op in ABOUT_TASKS if op not in (Operation.GET, Operation.SUBSCRIBE, Operation.CANCEL))
     for operation in own:

@@ -24,7 +24,7 @@ async def fails(ctx: Context) -> None:
     raise RuntimeError
 
 
-async def test_the_life_of_a_task_is_told(hosting: Hosting) -> None:
+async def test_hooks_get_the_task_lifecycle(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(asks, hooks=Hooks((watch,)))
     began = time.monotonic()
@@ -52,7 +52,7 @@ async def test_a_repeated_send_makes_nothing_new(hosting: Hosting) -> None:
     assert len(await watch.until(ExecutionEnded)) == 1
 
 
-async def test_failures_are_told(hosting: Hosting) -> None:
+async def test_hooks_get_failures(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(fails, hooks=Hooks((watch,)))
     await host.default.send(saying("x"), ALICE)
@@ -78,7 +78,7 @@ def broken(detail: Detail) -> None:
 
 
 @pytest.mark.parametrize("kinds", [{}, {ExecutionStarted: broken}], ids=["of everything", "of a kind"])
-async def test_a_hook_that_fails_disturbs_nobody(
+async def test_failing_hooks_are_isolated(
     hosting: Hosting, caplog: pytest.LogCaptureFixture, kinds: dict[type[Detail], Hook]
 ) -> None:
     watch = Watch()
@@ -89,14 +89,14 @@ async def test_a_hook_that_fails_disturbs_nobody(
     assert "observing is hard" in caplog.text
 
 
-def test_hooks_are_told_in_their_order() -> None:
+def test_hooks_run_in_order() -> None:
     told: list[str] = []
     hooks = Hooks((lambda _: told.append("first"), lambda _: told.append("second")))
     hooks.emit(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
     assert told == ["first", "second"]
 
 
-def test_a_hook_of_a_kind_is_told_of_that_kind() -> None:
+def test_hooks_get_only_their_event_type() -> None:
     told: list[str] = []
     hooks = Hooks(
         by_kind={TaskAccepted: lambda _: told.append("accepted"), ExecutionEnded: lambda _: told.append("ended")}

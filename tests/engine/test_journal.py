@@ -25,7 +25,7 @@ async def notes(ctx: Context) -> str:
     return "done"
 
 
-async def test_what_is_noted_last_is_committed_with_the_end(hosting: Hosting) -> None:
+async def test_the_last_entry_is_committed_with_the_end(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(notes, hooks=Hooks((watch,)))
     task = await sent(host.default, saying("x"), ALICE)
@@ -36,7 +36,7 @@ async def test_what_is_noted_last_is_committed_with_the_end(hosting: Hosting) ->
     assert told[-1].count == 3  # what is said, the artifact and the end: one commit
 
 
-async def test_what_is_noted_is_committed_with_what_is_written_next(hosting: Hosting) -> None:
+async def test_entries_are_committed_with_the_next_event(hosting: Hosting) -> None:
     found: list[dict[str, str]] = []
 
     @agent
@@ -52,7 +52,7 @@ async def test_what_is_noted_is_committed_with_what_is_written_next(hosting: Hos
     assert found == [{**NOTED, "c": "3"}]
 
 
-async def test_what_is_noted_is_kept_of_a_run_that_fails(hosting: Hosting) -> None:
+async def test_entries_of_failed_executions_are_kept(hosting: Hosting) -> None:
     @agent
     async def fails(ctx: Context) -> str:
         ctx.journal.note(NOTED)
@@ -64,7 +64,7 @@ async def test_what_is_noted_is_kept_of_a_run_that_fails(hosting: Hosting) -> No
     assert await kept(host) == NOTED
 
 
-async def test_what_is_noted_is_kept_of_a_run_that_parks(hosting: Hosting) -> None:
+async def test_entries_of_suspended_executions_are_kept(hosting: Hosting) -> None:
     @agent
     async def waits(ctx: Context) -> str:
         ctx.journal.note(NOTED)

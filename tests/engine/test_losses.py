@@ -212,7 +212,7 @@ async def _all_have(seen: list[list[Event]], seq: int) -> bool:
     return all(events and events[-1].seq == seq for events in seen)
 
 
-async def test_who_asks_for_events_that_are_gone_gets_the_task(hosting: Hosting) -> None:
+async def test_cursors_beyond_the_log_get_the_task(hosting: Hosting) -> None:
     gated = Gated()
     host = await hosting(agent(name="gated")(gated), limits=PATIENT)
     task = await sent(host.default, saying("2", configuration=AT_ONCE), ALICE)

@@ -36,7 +36,7 @@ async def test_an_end_that_an_agent_enters_is_the_end(hosting: Hosting, end: Tas
     assert task.status.message.parts[1].data == {"code": 7}
 
 
-async def test_a_message_joins_the_history_and_followers_are_not_told_it_as_news(hosting: Hosting) -> None:
+async def test_silent_messages_join_the_history_only(hosting: Hosting) -> None:
     @agent
     async def notes(ctx: Context) -> None:
         await ctx.say("noted")
@@ -55,7 +55,7 @@ async def test_a_message_joins_the_history_and_followers_are_not_told_it_as_news
     assert task.history[2].message_id == "own"
 
 
-async def test_who_waits_is_told_that_an_agent_waits_for_somebody_else(hosting: Hosting) -> None:
+async def test_waiting_callers_see_auth_required(hosting: Hosting) -> None:
     allowed = asyncio.Event()
 
     @agent
@@ -75,7 +75,7 @@ async def test_who_waits_is_told_that_an_agent_waits_for_somebody_else(hosting: 
 
 
 @pytest.mark.parametrize("how", ["cancelled", "handed over"])
-async def test_who_is_stopped_can_see_whether_the_task_has_ended(hosting: Hosting, how: str) -> None:
+async def test_stopped_agents_can_check_for_the_end(hosting: Hosting, how: str) -> None:
     begun, seen = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     @agent

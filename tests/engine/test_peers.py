@@ -78,7 +78,7 @@ def test_a_process_of_another_host_is_not_looked_for(child: subprocess.Popen[byt
 
 
 @pytest.mark.parametrize("info", ["{}", "", '{"host": 1}', "null"])
-def test_a_node_that_says_nothing_of_its_process_is_awaited(info: str) -> None:
+def test_nodes_without_process_information_are_awaited(info: str) -> None:
     known = Peers(LEASE)
     known.observe([PeerNode("n", 1, info)], 0.0)
     assert known.ended() == {}
@@ -94,7 +94,7 @@ def test_a_node_without_heartbeats_is_gone_after_a_lease() -> None:
     assert known.silent(125.0) == {"silent": 7, "alive": 2}
 
 
-def test_silence_is_counted_anew_after_a_time_without_the_store() -> None:
+def test_heartbeat_silence_restarts_after_an_outage() -> None:
     known = Peers(LEASE)
     known.observe([PeerNode("n", 1, "{}")], 0.0)
     known.forget()

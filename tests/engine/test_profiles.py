@@ -49,7 +49,7 @@ async def test_a_message_alone_is_waited_for_even_by_a_caller_in_a_hurry(host: H
     assert state(told) in (TaskState.SUBMITTED, TaskState.WORKING)
 
 
-async def test_what_is_not_completed_is_a_task_all_the_same(host: Host) -> None:
+async def test_incomplete_replies_are_tasks(host: Host) -> None:
     asked = await host.default.send(saying("who?", configuration=SendConfiguration(history_length=0)), ALICE)
     assert (state(asked), asked.history if isinstance(asked, Task) else None) == (TaskState.INPUT_REQUIRED, ())
 

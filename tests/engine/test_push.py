@@ -160,7 +160,7 @@ async def rests(host: Host, task: Task, id: str = "w") -> Webhook:
 
 
 @pytest.mark.proves("3-20", "C-13", "PUSH-DELIVER-002", "PUSH-CREATE-002")
-async def test_every_state_is_told_in_order(hosting: Hosting) -> None:
+async def test_webhooks_get_every_state_in_order(hosting: Hosting) -> None:
     sender, watch = Recorder(), Watch()
     host = await hosting(asks, sender=sender, hooks=Hooks((watch,)))
     task = await sent(host.default, with_hook(), ALICE)
@@ -192,7 +192,7 @@ async def test_a_webhook_may_want_events(hosting: Hosting) -> None:
     assert state(task) is S.COMPLETED
 
 
-async def test_a_webhook_that_comes_later_is_told_what_comes_later(hosting: Hosting) -> None:
+async def test_later_webhooks_get_later_events(hosting: Hosting) -> None:
     sender = Recorder()
     host = await hosting(asks, sender=sender)
     task = await sent(host.default, saying("x"), ALICE)
@@ -201,7 +201,7 @@ async def test_a_webhook_that_comes_later_is_told_what_comes_later(hosting: Host
     assert await sender.told(S.COMPLETED) == [S.WORKING, S.COMPLETED]
 
 
-async def test_what_happens_while_a_webhook_is_looked_at_is_told_step_by_step(hosting: Hosting) -> None:
+async def test_events_during_a_delivery_are_sent_in_order(hosting: Hosting) -> None:
     sender, between = Recorder(), Between()
     runs = await hosting(asks)
     sends = await hosting(asks, sender=sender, wrap=between)
@@ -235,7 +235,7 @@ async def delivering(hosting: Hosting, sender: Recorder, between: Between, **opt
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_fails_is_tried_again_later_and_later(hosting: Hosting) -> None:
+async def test_failed_deliveries_back_off(hosting: Hosting) -> None:
     sender, between = Recorder(failing(5)), Between()
     retries = replace(QUICK_RETRIES, max_seconds=0.1)
     host = await delivering(hosting, sender, between, retries=retries, jitter=lambda: 0.25)
@@ -257,7 +257,7 @@ async def test_what_fails_is_tried_again_later_and_later(hosting: Hosting) -> No
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_what_fails_too_often_waits_for_somebody_to_ask(hosting: Hosting) -> None:
+async def test_dead_letters_wait_for_redelivery(hosting: Hosting) -> None:
     is_broken = [True]
     sender = Recorder(lambda _: NotDelivered("410 Gone") if is_broken[0] else None)
     host = await delivering(hosting, sender, Between(), retries=replace(QUICK_RETRIES, attempts=3))
@@ -329,7 +329,7 @@ async def test_attempts_are_written_down_for_people(hosting: Hosting) -> None:
     assert '"posted"' in tried[1].detail
 
 
-async def test_what_can_never_work_is_tried_once(hosting: Hosting) -> None:
+async def test_permanent_failures_are_tried_once(hosting: Hosting) -> None:
     sender, between = Recorder(failing(1, is_final=True)), Between()
     host = await delivering(hosting, sender, between)
     task = await sent(host.default, with_hook(), ALICE)
@@ -357,9 +357,7 @@ async def test_each_event_has_its_own_attempts(hosting: Hosting) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_sender_that_breaks_is_no_reason_to_lose_anything(
-    hosting: Hosting, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_sender_errors_lose_no_delivery(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
     broken = iter([RuntimeError("a bug"), OSError("a socket")])
     sender = Recorder(lambda _: next(broken, None))
     host = await delivering(hosting, sender, Between())
@@ -451,7 +449,9 @@ async def test_a_host_that_hangs_gets_one_delivery_at_a_time(hosting: Hosting, m
 @pytest.mark.parametrize(
     ("ends", "last"), [(None, S.COMPLETED), (Failed("no paper"), S.FAILED), (Rejected("not me"), S.REJECTED)], ids=str
 )
-async def test_every_end_is_told_with_what_was_made(hosting: Hosting, ends: Exception | None, last: TaskState) -> None:
+async def test_final_deliveries_contain_the_artifacts(
+    hosting: Hosting, ends: Exception | None, last: TaskState
+) -> None:
     @agent
     async def ending(ctx: Context) -> None:
         await ctx.artifact({"result": 42}, id="made")
@@ -468,7 +468,7 @@ async def test_every_end_is_told_with_what_was_made(hosting: Hosting, ends: Exce
 
 
 @pytest.mark.proves("3-40")
-async def test_a_webhook_that_is_replaced_goes_elsewhere_at_once(hosting: Hosting) -> None:
+async def test_replaced_webhooks_use_the_new_address(hosting: Hosting) -> None:
     sender = Recorder(lambda delivery: NotDelivered("503") if delivery.config.url == URL else None)
     host = await hosting(asks, sender=sender)
     task = await sent(host.default, with_hook(), ALICE)
@@ -507,7 +507,7 @@ async def test_a_webhook_that_is_replaced_where_it_is_gets_nothing_twice(hosting
     assert [got.config.token for got in sender.got] == [None] + ["new"] * (len(sender.got) - 1)
 
 
-async def test_what_failed_before_a_webhook_was_replaced_is_tried_anew(hosting: Hosting) -> None:
+async def test_replaced_webhooks_retry_failed_deliveries(hosting: Hosting) -> None:
     sender = Recorder(lambda delivery: None if delivery.config.token else NotDelivered("401", is_final=True))
     sender.held["w"] = asyncio.Event()
     host = await hosting(tells, sender=sender)
@@ -536,7 +536,7 @@ async def test_a_webhook_that_is_deleted_gets_nothing_more(hosting: Hosting) -> 
 # --- those who deliver --------------------------------------------------------------------------------------------
 
 
-async def test_another_node_delivers_for_one_that_died(hosting: Hosting) -> None:
+async def test_another_node_takes_over_deliveries(hosting: Hosting) -> None:
     dying, living = Recorder(), Recorder()
     dying.held["w"] = asyncio.Event()
     first = await hosting(tells, sender=dying)
@@ -566,7 +566,7 @@ async def test_nodes_share_the_deliveries(hosting: Hosting) -> None:
     assert len(sender.tried) == 18
 
 
-async def test_what_a_node_leaves_undelivered_is_delivered_later(hosting: Hosting) -> None:
+async def test_undelivered_events_are_delivered_later(hosting: Hosting) -> None:
     slow, quick = Recorder(), Recorder()
     slow.held["w"] = asyncio.Event()
     first = await hosting(tells, sender=slow)

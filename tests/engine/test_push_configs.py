@@ -201,7 +201,7 @@ async def test_webhooks_are_deleted_by_id_by_url_or_all(host: Host, task: Task) 
 
 
 @pytest.mark.proves("AUTH-SCOPE-003")
-async def test_webhooks_of_others_look_like_those_that_are_not_there(host: Host, task: Task) -> None:
+async def test_foreign_webhooks_look_missing(host: Host, task: Task) -> None:
     await put(host, task, "w")
 
     def attempts(task_id: str, caller: Caller) -> list[Coroutine[Any, Any, Any]]:

@@ -74,7 +74,7 @@ WHOLE = Task(id="t", status=TaskStatus(state=S.COMPLETED), artifacts=(ARTIFACT,)
         ([], [status(S.WORKING), WHOLE], [CHUNK, HEARD]),
     ],
 )
-def test_a_webhook_may_name_what_it_wants(names: list[str], wanted: list[EventBody], unwanted: list[EventBody]) -> None:
+def test_webhooks_can_filter_events(names: list[str], wanted: list[EventBody], unwanted: list[EventBody]) -> None:
     config = PushConfig(url=URL, events=tuple(names))
     check_events(names)
     assert [is_subscribed(Event(seq=1, body=body), config) for body in wanted] == [True] * len(wanted)
@@ -96,7 +96,7 @@ def test_without_names_events_include_artifacts() -> None:
     assert not is_subscribed(Event(seq=1, body=CHUNK), named)
 
 
-async def test_only_what_is_named_is_delivered(hosting: Hosting) -> None:
+async def test_only_named_events_are_delivered(hosting: Hosting) -> None:
     sender = Recorder()
     host = await hosting(tells, sender=sender)
     task = await sent(host.default, with_hook(events=("completed", "artifact")), ALICE)
@@ -130,7 +130,7 @@ def continuing(task: Task, id: str = "w") -> SendRequest:
     return saying("good", task_id=task.id, configuration=SendConfiguration(task_push_notification_config=config))
 
 
-async def test_a_webhook_that_comes_with_an_answer_is_told_all_that_comes_of_it(hosting: Hosting) -> None:
+async def test_webhooks_set_with_an_answer_get_its_events(hosting: Hosting) -> None:
     sender = Recorder()
     host = await hosting(asks, sender=sender)
     task = await sent(host.default, saying("x"), ALICE)
@@ -165,7 +165,7 @@ def in_order(sender: Recorder) -> bool:
 
 
 @pytest.mark.proves("B-10", "PUSH-DELIVER-002")
-async def test_a_streamed_artifact_is_told_once_and_whole(hosting: Hosting) -> None:
+async def test_streamed_artifacts_are_delivered_whole_and_once(hosting: Hosting) -> None:
     sender = Recorder(told_as=PushFormat.EVENT)
     host = await hosting(streams, sender=sender)
     task = await sent(host.default, with_hook(), ALICE)
@@ -179,7 +179,7 @@ async def test_a_streamed_artifact_is_told_once_and_whole(hosting: Hosting) -> N
 
 
 @pytest.mark.proves("B-10")
-async def test_what_is_unfinished_when_a_task_rests_is_told_with_it(hosting: Hosting) -> None:
+async def test_unfinished_artifacts_are_delivered_at_suspension(hosting: Hosting) -> None:
     """The artifact goes on after the question: nobody says that it is whole, but there is something to read."""
     sender = Recorder(told_as=PushFormat.EVENT)
     host = await hosting(writes, sender=sender)
@@ -200,7 +200,7 @@ async def test_what_is_unfinished_when_a_task_rests_is_told_with_it(hosting: Hos
 
 
 @pytest.mark.proves("B-10")
-async def test_what_rests_as_it_was_before_is_not_told_again(hosting: Hosting) -> None:
+async def test_unchanged_artifacts_are_not_delivered_again(hosting: Hosting) -> None:
     @agent
     async def drafts(ctx: Context) -> None:
         if not ctx.task.artifacts:
@@ -218,7 +218,7 @@ async def test_what_rests_as_it_was_before_is_not_told_again(hosting: Hosting) -
 
 
 @pytest.mark.parametrize("names", [("artifact",), ("*",)], ids=str)
-async def test_who_names_artifacts_is_told_every_chunk(hosting: Hosting, names: tuple[str, ...]) -> None:
+async def test_webhooks_for_artifacts_get_every_chunk(hosting: Hosting, names: tuple[str, ...]) -> None:
     sender = Recorder(told_as=PushFormat.EVENT)
     host = await hosting(tells, sender=sender)
     await sent(host.default, with_hook(events=(*names, "completed")), ALICE)
@@ -267,7 +267,7 @@ async def test_a_delivery_has_the_task_as_it_was_then(hosting: Hosting, form: Pu
 
 
 @pytest.mark.parametrize("told_as", PushFormat)
-async def test_what_is_delivered_late_is_delivered_as_it_was(hosting: Hosting, told_as: PushFormat) -> None:
+async def test_late_deliveries_keep_the_original_event(hosting: Hosting, told_as: PushFormat) -> None:
     sender = Recorder(told_as=told_as)
     host = await hosting(writes, sender=sender)
     task = await sent(host.default, with_hook(), ALICE)
@@ -284,7 +284,7 @@ async def test_what_is_delivered_late_is_delivered_as_it_was(hosting: Hosting, t
         assert sender.got == punctual[after:]
 
 
-async def test_of_a_log_that_is_gone_the_task_is_what_is_left(hosting: Hosting) -> None:
+async def test_compacted_logs_deliver_the_task(hosting: Hosting) -> None:
     sender = Recorder()
     host = await hosting(tells, sender=sender)
     task = await sent(host.default, with_hook(), ALICE)

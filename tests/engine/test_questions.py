@@ -88,7 +88,7 @@ async def test_nothing_of_it_needs_the_process_that_began(hosting: Hosting) -> N
     assert await rows(second.node.store, "task", "count(*)") == [(2,)]
 
 
-async def test_a_stream_shows_the_question_and_goes_on_with_the_answer(hosting: Hosting) -> None:
+async def test_streams_show_the_question_and_continue_after_the_answer(hosting: Hosting) -> None:
     host = await hosting(calls, asks)
     events = await all_of(host.default.stream(saying("it"), ALICE))
     assert states(events) == [S.SUBMITTED, S.WORKING, S.INPUT_REQUIRED]
@@ -127,7 +127,7 @@ async def test_questions_come_through_as_many_as_called_each_other(hosting: Host
     assert text(await answer(host.default, task, "blue")) == "well, so it is blue"
 
 
-async def test_what_a_question_says_of_itself_is_kept(hosting: Hosting) -> None:
+async def test_question_metadata_is_kept(hosting: Hosting) -> None:
     @agent(name="asks")
     async def wants_approval(ctx: Context) -> str:
         decision = await ctx.approve("Really?")
@@ -141,7 +141,7 @@ async def test_what_a_question_says_of_itself_is_kept(hosting: Hosting) -> None:
     assert text(await sent(host.default, saying("", task_id=task.id, parts=parts), ALICE)) == "so True go"
 
 
-async def test_credentials_are_asked_for_as_well(hosting: Hosting) -> None:
+async def test_credential_requests_suspend_the_task(hosting: Hosting) -> None:
     @agent(name="asks")
     async def locked(ctx: Context) -> str:
         return f"opened with {await ctx.require_auth(None)}"
@@ -170,7 +170,7 @@ async def groups(ctx: Context) -> str:
 
 
 @pytest.mark.parametrize("parent", [gathers, groups], ids=["gather", "group"])
-async def test_those_who_ask_at_the_same_time_get_their_own_answers(hosting: Hosting, parent: Any) -> None:
+async def test_concurrent_questions_get_their_own_answers(hosting: Hosting, parent: Any) -> None:
     host = await hosting(parent, asks)
     task = await sent(host.default, saying("go"), ALICE)
     asked = []
@@ -213,7 +213,7 @@ async def test_a_parent_may_have_questions_of_its_own(hosting: Hosting) -> None:
     assert text(task) == "one, it is two, three"
 
 
-async def test_what_was_said_before_a_child_asked_is_no_answer_to_it(hosting: Hosting) -> None:
+async def test_earlier_messages_do_not_answer_a_child_s_question(hosting: Hosting) -> None:
     started, gate = asyncio.Event(), asyncio.Event()
 
     @agent(name="asks")
@@ -237,7 +237,7 @@ async def test_what_was_said_before_a_child_asked_is_no_answer_to_it(hosting: Ho
 # --- answered or ended elsewhere --------------------------------------------------------------------------------------
 
 
-async def test_a_child_that_is_answered_directly_lets_its_parent_go_on(hosting: Hosting) -> None:
+async def test_direct_answers_to_a_child_resume_its_parent(hosting: Hosting) -> None:
     host = await hosting(calls, asks)
     task = await sent(host.default, saying("it"), ALICE)
     assert text(await answer(host.services["asks"], await child_of(host, task), "blue")) == "it is blue"
@@ -246,7 +246,7 @@ async def test_a_child_that_is_answered_directly_lets_its_parent_go_on(hosting: 
     assert [said.parts[0].text for said in done.history] == ["it", "What is it?"]
 
 
-async def test_a_question_that_was_answered_elsewhere_is_withdrawn(hosting: Hosting) -> None:
+async def test_questions_answered_at_the_child_are_withdrawn(hosting: Hosting) -> None:
     gate = asyncio.Event()
 
     @agent(name="asks")
@@ -272,7 +272,7 @@ async def test_a_question_that_was_answered_elsewhere_is_withdrawn(hosting: Host
     await following.aclose()  # type: ignore[attr-defined]
 
 
-async def test_news_for_a_child_let_its_parent_go_on(hosting: Hosting) -> None:
+async def test_child_progress_resumes_the_parent(hosting: Hosting) -> None:
     @agent(name="asks")
     async def approved(ctx: Context) -> str:
         return f"{await ctx.ask('Well?', key='signature')}"
@@ -284,7 +284,7 @@ async def test_news_for_a_child_let_its_parent_go_on(hosting: Hosting) -> None:
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "so signed"
 
 
-async def test_news_that_a_child_does_not_wait_for_leave_the_question_as_it_is(hosting: Hosting) -> None:
+async def test_unrelated_signals_leave_the_question_open(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(calls, asks, hooks=Hooks((watch,)))
     task = await sent(host.default, saying("it"), ALICE)

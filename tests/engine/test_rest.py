@@ -15,14 +15,14 @@ async def waiting(rest: ResultBroadcast, count: int) -> list[asyncio.Task[Task |
     return found
 
 
-async def test_everybody_is_settled() -> None:
+async def test_all_waiters_get_the_result() -> None:
     rest = ResultBroadcast()
     those = await waiting(rest, 3)
     rest.settle(TASK)
     assert await asyncio.gather(*those) == [TASK] * 3
 
 
-async def test_whoever_comes_later_is_settled_the_same() -> None:
+async def test_later_waiters_get_the_same_result() -> None:
     rest = ResultBroadcast()
     rest.settle(TASK)
     rest.settle(None)
@@ -30,7 +30,7 @@ async def test_whoever_comes_later_is_settled_the_same() -> None:
     assert await rest.wait() is TASK
 
 
-async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
+async def test_canceled_waiters_do_not_affect_others() -> None:
     rest = ResultBroadcast()
     first, second = await waiting(rest, 2)
     first.cancel()

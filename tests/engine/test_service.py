@@ -141,7 +141,7 @@ async def test_task_and_context_must_agree(host: Host) -> None:
 
 
 @pytest.mark.proves("4-05", "CORE-HIST-004", "CORE-HIST-005", "CORE-HIST-006", "3-09")
-async def test_the_history_is_what_was_said_in_its_order(host: Host) -> None:
+async def test_the_history_is_in_order(host: Host) -> None:
     service = host.services["asking"]
     opening = saying("hi", metadata={"from": "a test"})
     task = await service.send(opening, ALICE)
@@ -197,7 +197,7 @@ async def test_an_answer_that_is_sent_again_is_one_answer(host: Host) -> None:
     assert sum(text(message) == "Ada" for message in first.history) == 1
 
 
-async def test_what_is_sent_again_under_the_same_key_finds_its_task_whatever_its_id(host: Host) -> None:
+async def test_duplicates_by_key_find_their_task(host: Host) -> None:
     keyed = replace(ALICE, idempotency_key="k")
     answers = await asyncio.gather(*(host.default.send(saying("a"), keyed) for _ in range(5)))
     assert len({answer.id for answer in answers if isinstance(answer, Task)}) == 1
@@ -264,7 +264,7 @@ async def test_a_node_that_stops_gives_its_callers_the_task_as_it_stands(host: H
     assert waiting.cancelling() == 0, "it was obeyed"
 
 
-async def test_whoever_gives_up_waiting_otherwise_is_told_nothing(host: Host) -> None:
+async def test_other_canceled_waits_return_nothing(host: Host) -> None:
     service = host.services["patient"]
     waiting = asyncio.create_task(service.send(saying("go"), ALICE))
     await until(lambda: _works(service))
@@ -278,7 +278,7 @@ async def _works(service: Service) -> bool:
 
 
 @pytest.mark.proves("STREAM-ORDER-002", "STREAM-ORDER-003", "STREAM-ORDER-004", "STREAM-SUB-001", "C-01")
-async def test_all_who_follow_see_the_same(host: Host) -> None:
+async def test_all_subscribers_see_the_same_events(host: Host) -> None:
     service = host.services["asking"]
     task = await service.send(saying("hi"), ALICE)
     assert isinstance(task, Task)
@@ -296,7 +296,7 @@ async def test_all_who_follow_see_the_same(host: Host) -> None:
 
 
 @pytest.mark.proves("STREAM-SUB-003", "STREAM-SUB-004")
-async def test_what_cannot_be_followed_is_refused(host: Host) -> None:
+async def test_ended_tasks_cannot_be_subscribed(host: Host) -> None:
     task = await host.default.send(saying("a"), ALICE)
     assert isinstance(task, Task)
     with pytest.raises(UnsupportedOperation):
@@ -306,7 +306,7 @@ async def test_what_cannot_be_followed_is_refused(host: Host) -> None:
 
 
 @pytest.mark.proves("C-12")
-async def test_a_stream_goes_on_where_it_broke(host: Host) -> None:
+async def test_broken_streams_resume(host: Host) -> None:
     events = await all_of(host.default.stream(saying("one two three"), ALICE))
     first = events[0].body
     assert isinstance(first, Task)
@@ -347,7 +347,7 @@ async def test_a_stream_may_be_only_its_outcome_or_come_in_small_pieces(host: Ho
 @pytest.mark.proves(
     "CORE-GET-001", "CORE-GET-002", "CORE-CANCEL-003", "AUTH-SCOPE-002", "AUTH-SCOPE-003", "0-40", "CORE-LIST-001"
 )
-async def test_what_is_not_yours_looks_like_what_is_not_there(host: Host) -> None:
+async def test_foreign_tasks_look_like_missing_tasks(host: Host) -> None:
     task = await begun(host.services["patient"])
     service, listed = host.services["patient"], TaskFilter()
     strangers = [BOB, Caller(tenant="globex", owner="alice"), Caller()]
@@ -433,7 +433,7 @@ async def test_without_a_sender_there_are_no_webhooks(host: Host) -> None:
         await host.default.push_list(PushListRequest(task_id="x"), ALICE)
 
 
-async def test_there_is_no_extended_card(host: Host) -> None:
+async def test_a_missing_extended_card_is_an_error(host: Host) -> None:
     with pytest.raises(AccordError):
         await host.default.extended_card(CardRequest(), ALICE)
 
@@ -446,7 +446,7 @@ async def rows(tx: Tx) -> list[Any]:
     return docs + [row[0] for row in await tx.all("SELECT data FROM event")]
 
 
-async def test_large_parts_are_kept_apart_and_nobody_notices(host: Host) -> None:
+async def test_large_parts_are_stored_as_blobs_transparently(host: Host) -> None:
     image = Part(raw=bytes(range(256)) * 4096, media_type="image/png", filename="a.png")
     events = await all_of(host.default.stream(saying("", parts=(image, Part(text="small"))), ALICE))
     first = events[0].body
@@ -463,7 +463,7 @@ async def test_large_parts_are_kept_apart_and_nobody_notices(host: Host) -> None
     assert max(len(text) for text in await host.node.store.read(rows)) < 10_000
 
 
-async def test_what_no_store_can_keep_is_refused_alike(host: Host) -> None:
+async def test_unstorable_messages_are_refused_by_every_store(host: Host) -> None:
     with pytest.raises(InvalidParams):
         await host.default.get(GetRequest(id="a\x00b"), ALICE)
     with pytest.raises(InvalidParams):

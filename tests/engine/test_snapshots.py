@@ -53,7 +53,7 @@ def test_a_long_snapshot_is_decoded_once_and_a_short_one_not_kept() -> None:
     assert snapshots.characters == SHORT + 1
 
 
-def test_later_events_are_folded_onto_a_known_snapshot() -> None:
+def test_later_events_are_folded_onto_the_snapshot() -> None:
     snapshots = SnapshotCache()
     kind, data = encode_body(MessageUpdate(task_id="t", context_id="c", message=message("more")))
     before, after = stored(), stored(events=((1, kind, data, 0),))
@@ -71,7 +71,7 @@ def test_another_snapshot_is_another_task() -> None:
     assert snapshots.characters == 2 * LENGTH
 
 
-def test_those_read_longest_ago_are_forgotten_when_there_are_too_many() -> None:
+def test_least_recently_read_snapshots_are_evicted() -> None:
     snapshots = SnapshotCache(3 * LENGTH)
     tasks = [stored(f"t-{number}") for number in range(4)]
     first = [snapshots.task("acme", kept) for kept in tasks[:3]]
@@ -82,7 +82,7 @@ def test_those_read_longest_ago_are_forgotten_when_there_are_too_many() -> None:
     assert again == {0: True, 2: True, 1: False}
 
 
-def test_what_is_too_long_is_not_remembered() -> None:
+def test_long_snapshots_are_not_cached() -> None:
     snapshots = SnapshotCache(LENGTH - 1)
     assert not is_known(snapshots, stored())
     assert snapshots.characters == 0

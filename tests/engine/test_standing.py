@@ -70,7 +70,7 @@ async def heard(items: AsyncIterator[int]) -> list[int]:
         return [item async for item in items]
 
 
-async def test_a_silent_stream_ends_where_it_waits_and_its_task_goes_on(kept: OpenStreams, keys: Keys) -> None:
+async def test_silent_streams_end_with_their_credential(kept: OpenStreams, keys: Keys) -> None:
     reading = asyncio.create_task(heard(kept.kept(endless(), KEY)))
     other = asyncio.create_task(heard(kept.kept(endless(), replace(KEY, id="k-2"))))
     await keys.are_asked(3)
@@ -85,7 +85,7 @@ async def test_a_silent_stream_ends_where_it_waits_and_its_task_goes_on(kept: Op
         await other
 
 
-async def test_one_that_is_not_read_at_the_moment_ends_when_it_is(kept: OpenStreams, keys: Keys) -> None:
+async def test_unread_streams_end_at_the_next_read(kept: OpenStreams, keys: Keys) -> None:
     items = kept.kept(endless(), KEY)
     assert await anext(items) == 1
     keys.good.clear()
@@ -94,13 +94,13 @@ async def test_one_that_is_not_read_at_the_moment_ends_when_it_is(kept: OpenStre
         await anext(items)
 
 
-async def test_a_ticket_ends_at_its_time_whoever_knows_it(kept: OpenStreams) -> None:
+async def test_admissions_end_at_their_expiry(kept: OpenStreams) -> None:
     assert await anext(kept.kept(endless(), Admission(kind="jwt", until=2000))) == 1
     with pytest.raises(AuthenticationFailed):
         await heard(kept.kept(endless(), Admission(kind="jwt", until=1000)))
 
 
-async def test_while_nobody_knows_a_stream_goes_on(kept: OpenStreams, keys: Keys) -> None:
+async def test_streams_continue_while_the_store_is_away(kept: OpenStreams, keys: Keys) -> None:
     keys.is_away = True
     reading = asyncio.create_task(heard(kept.kept(endless(), KEY)))
     await keys.are_asked(3)

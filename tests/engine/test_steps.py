@@ -136,7 +136,7 @@ async def test_steps_may_be_done_at_the_same_time(hosting: Hosting) -> None:
     assert ledger.done == {"a": 1, "b": 1, "c": 1}
 
 
-async def test_what_was_said_is_committed_before_a_step_begins(hosting: Hosting) -> None:
+async def test_output_is_committed_before_a_step_starts(hosting: Hosting) -> None:
     seen: list[list[str]] = []
 
     async def look(service: Service, task_id: str) -> None:
@@ -165,7 +165,7 @@ class Door:
         return self.opened.wait(10)
 
 
-async def test_a_step_that_blocks_holds_up_nobody(hosting: Hosting) -> None:
+async def test_blocking_steps_do_not_block_others(hosting: Hosting) -> None:
     door = Door()
 
     @agent
@@ -180,7 +180,7 @@ async def test_a_step_that_blocks_holds_up_nobody(hosting: Hosting) -> None:
     assert (await waiting).artifacts[0].parts[0].data is True
 
 
-async def test_what_a_step_cannot_keep_fails_the_task(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unstorable_step_results_fail_the_task(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
     @agent
     async def keeps(ctx: Context) -> None:
         await ctx.step("object", object)
@@ -218,7 +218,7 @@ async def calls(ctx: Context) -> str:
     return f"{said.text or said.data}"
 
 
-async def test_a_call_returns_what_the_other_agent_answers(hosting: Hosting) -> None:
+async def test_calls_return_the_other_agent_s_reply(hosting: Hosting) -> None:
     host = await hosting(calls, doubles, says)
     task = await sent(host.default, saying("doubles"), ALICE)
     assert literal_eval(text(task)) == {"doubled": "abab", "owner": "alice", "tenant": "acme"}
@@ -226,7 +226,7 @@ async def test_a_call_returns_what_the_other_agent_answers(hosting: Hosting) -> 
     assert text(await sent(host.default, saying("says"), ALICE)) == "said ab"
 
 
-async def test_a_call_that_fails_says_why(hosting: Hosting) -> None:
+async def test_failed_calls_give_the_reason(hosting: Hosting) -> None:
     host = await hosting(calls, refuses)
     assert text(await sent(host.default, saying("refuses"), ALICE)) == "FAILED: The task is FAILED: no paper"
     unknown = await sent(host.default, saying("nobody"), ALICE)

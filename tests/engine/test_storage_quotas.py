@@ -75,7 +75,7 @@ async def test_sums_are_read_seldom_and_the_limit_holds() -> None:
     assert len(shop.asked) == 1, "until it is time to look again, what this node accepted counts"
 
 
-async def test_what_others_wrote_counts_after_a_share_or_a_while() -> None:
+async def test_foreign_writes_count_with_a_delay() -> None:
     shop = Shop()
     quotas = shop.quotas(owner_tasks=800)
     assert await accepted(quotas)
@@ -111,7 +111,7 @@ async def test_sends_at_the_same_moment_share_one_sum() -> None:
     assert len(shop.asked) == 1
 
 
-async def test_bytes_are_those_of_the_message_too() -> None:
+async def test_message_bytes_count() -> None:
     shop = Shop(bytes=90)
     quotas = shop.quotas(owner_bytes=105)
     assert await accepted(quotas, message=MORE)
@@ -119,7 +119,7 @@ async def test_bytes_are_those_of_the_message_too() -> None:
     assert await accepted(quotas, message=replace(MORE, parts=(Part(text="x" * 5),)))
 
 
-async def test_what_agents_answered_counts_after_a_few_messages() -> None:
+async def test_reply_bytes_count_with_a_delay() -> None:
     shop = Shop()
     quotas = shop.quotas(owner_bytes=10_000)
     assert await accepted(quotas)
@@ -165,7 +165,7 @@ async def test_a_store_that_is_away_is_reported_by_the_send_itself() -> None:
     assert not await accepted(quotas)
 
 
-def test_a_message_is_as_large_as_what_it_contains() -> None:
+def test_message_size_is_the_size_of_its_content() -> None:
     parts = (Part(text="abc"), Part(raw=b"12345"), Part(data={"a": 1}))
     assert size_of(replace(NEW, parts=parts)) == 3 + 5 + len('{"a":1}')
     linked = Part(url="data:,x", metadata={"b": 2})
@@ -221,7 +221,7 @@ async def test_a_message_that_is_not_stored_uses_up_nothing(hosting: Hosting) ->
     await guarded.send(saying("x" * 50_000), BOB)
 
 
-async def test_what_is_measured_meanwhile_is_not_given_back() -> None:
+async def test_measurements_meanwhile_are_kept() -> None:
     shop = Shop()
     quotas = shop.quotas(owner_tasks=800)
     taken = await quotas.take(ALICE, NEW)

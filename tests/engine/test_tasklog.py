@@ -61,7 +61,7 @@ def ids(history: Sequence[Message]) -> list[str]:
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_the_task_has_what_is_committed_and_what_is_not(*, ends: bool) -> None:
+def test_the_task_includes_uncommitted_events(*, ends: bool) -> None:
     log = new()
     assert ids(log.after([]).history) == ["m-first"]
     assert ids(log.after([heard("a")]).history) == ["m-first", "m-a"]
@@ -74,7 +74,7 @@ def test_the_task_has_what_is_committed_and_what_is_not(*, ends: bool) -> None:
     assert [log.message_at(at).message_id for at in range(3)] == ["m-first", "m-a", "m-c"]
 
 
-def test_what_was_not_committed_leaves_the_log_as_it_was() -> None:
+def test_failed_commits_leave_the_log_unchanged() -> None:
     log = new()
     assert log.snapshot([heard("a")], ends=True) is not None
     assert (log.seq, ids(log.after([]).history)) == (0, ["m-first"])
@@ -123,14 +123,14 @@ def test_a_task_that_suspends_unchanged_is_not_written_down_again() -> None:
     assert new(seq=5, kept=4).snapshot([], suspends=True) is not None
 
 
-def test_a_long_talk_is_written_down_whenever_there_is_a_sixteenth_more() -> None:
+def test_snapshots_are_written_after_a_sixteenth_of_growth() -> None:
     seqs = written(new(), [turn(number) for number in range(2000)], suspends=True)
     for before, after in pairwise(seqs):
         assert before / SUSPENDED_SHARE - 1 <= after - before <= before / SUSPENDED_SHARE + 3
     assert sum(seqs) <= 2 * SUSPENDED_SHARE * 6000, "what is written is linear in what is said"
 
 
-def test_what_earlier_runs_did_not_write_down_counts() -> None:
+def test_unsaved_events_of_earlier_executions_count() -> None:
     assert new(seq=169, kept=160).snapshot([status(S.INPUT_REQUIRED)], suspends=True) is not None
     assert new(seq=168, kept=160).snapshot([status(S.INPUT_REQUIRED)], suspends=True) is None
     assert new(seq=199, kept=100).snapshot([chunk("x")]) is not None
@@ -149,13 +149,13 @@ HISTORY = (
 )
 
 
-def test_each_message_after_the_one_that_began_the_turn_is_taken_once_and_the_oldest_first() -> None:
+def test_later_messages_are_consumed_once_oldest_first() -> None:
     unread = UnreadMessages("m-turn", HISTORY, {})
     assert [unread.take(HISTORY) for _ in range(4)] == [2, 4, 5, None]
     assert unread.take((*HISTORY, message("a"))) == 6, "whose ids may repeat"
 
 
-def test_what_earlier_runs_took_is_read() -> None:
+def test_messages_consumed_by_earlier_executions_are_read() -> None:
     taken = {"m-turn/ask:1": "2", "m-turn/ask:name": "5"}
     others = {"m-before/ask:1": "4", "m-turn/sleep:1": "4", "wait:name": "4", "m-turn/ask:1/step:x": '"4"'}
     unread = UnreadMessages("m-turn", HISTORY, taken | others)
@@ -166,7 +166,7 @@ def test_a_turn_whose_message_is_not_there_began_with_the_first() -> None:
     assert UnreadMessages("m-gone", HISTORY, {}).take(HISTORY) == 1
 
 
-def test_what_answers_a_question_that_was_passed_on_is_not_for_this_task() -> None:
+def test_answers_to_forwarded_questions_belong_to_the_child() -> None:
     asked = message("of a child", Role.AGENT, metadata={CHILD_TASK: "t-2"})
     history = (message("turn"), asked, message("for it"), message("for us"))
     assert UnreadMessages("m-turn", history, {}).take(history) == 3

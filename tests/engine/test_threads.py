@@ -13,7 +13,7 @@ BOUND_SECONDS = 30
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
 
-async def test_what_a_function_gives_and_raises_is_given_and_raised() -> None:
+async def test_results_and_exceptions_pass_through() -> None:
     assert await in_thread(divmod, 7, 2) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         await in_thread(divmod, 7, 0)
@@ -21,19 +21,19 @@ async def test_what_a_function_gives_and_raises_is_given_and_raised() -> None:
         await in_thread(next, iter(()))
 
 
-async def test_it_runs_elsewhere_with_what_its_caller_knows() -> None:
+async def test_threads_run_with_the_caller_s_context() -> None:
     WHO.set("ada")
     assert await in_thread(lambda: (WHO.get(), threading.current_thread().daemon)) == ("ada", True)
     assert await in_thread(threading.current_thread) is not threading.main_thread()
 
 
-async def test_as_many_run_as_are_asked_for() -> None:
+async def test_concurrency_is_unlimited() -> None:
     everybody = threading.Barrier(60)
     numbers = await asyncio.gather(*(in_thread(everybody.wait, BOUND_SECONDS) for _ in range(60)))
     assert sorted(numbers) == list(range(60))
 
 
-async def test_a_thread_that_is_free_is_used_again_and_goes_when_there_is_nothing_to_do(
+async def test_idle_threads_are_reused_and_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "_idle", [])
@@ -45,7 +45,7 @@ async def test_a_thread_that_is_free_is_used_again_and_goes_when_there_is_nothin
     assert await in_thread(threading.current_thread) is not one
 
 
-async def test_whoever_is_cancelled_does_not_wait() -> None:
+async def test_canceled_callers_do_not_wait() -> None:
     go_on, went_on = threading.Event(), threading.Event()
 
     def blocked() -> None:

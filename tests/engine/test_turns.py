@@ -55,7 +55,7 @@ async def test_each_turn_costs_the_same_commands_and_is_kept(hosting: Hosting) -
     assert await as_kept(host, task) == task
 
 
-async def test_any_node_goes_on_from_a_snapshot_that_is_a_little_old(hosting: Hosting) -> None:
+async def test_any_node_resumes_from_an_older_snapshot(hosting: Hosting) -> None:
     nodes = [await hosting(counts) for _ in range(2)]
     task = await sent(nodes[0].default, saying(f"{TURNS}"), ALICE)
     later: list[int] = []
@@ -82,7 +82,7 @@ async def test_a_large_answer_is_kept_once(hosting: Hosting) -> None:
     assert text(await answered(host, task, "yes")) == f"[{THRESHOLD + 1}]"
 
 
-async def test_questions_that_are_asked_at_once_take_different_answers(hosting: Hosting) -> None:
+async def test_concurrent_questions_take_different_answers(hosting: Hosting) -> None:
     started, gate = asyncio.Event(), asyncio.Event()
 
     @agent

@@ -34,7 +34,7 @@ async def modest(ctx: Context) -> str:
     return "done"
 
 
-async def test_what_a_task_used_is_in_its_metadata_everywhere(hosting: Hosting) -> None:
+async def test_usage_is_in_the_task_s_metadata(hosting: Hosting) -> None:
     host = await hosting(modest)
     task = await sent(host.default, saying("x", metadata={"own": 1}), ALICE)
     shown = {
@@ -52,7 +52,7 @@ async def test_what_a_task_used_is_in_its_metadata_everywhere(hosting: Hosting) 
     assert (await host.default.list(TaskFilter(), ALICE)).tasks[0].metadata == task.metadata
 
 
-async def test_those_who_follow_see_it_with_the_next_status(hosting: Hosting) -> None:
+async def test_subscribers_see_usage_with_the_next_status(hosting: Hosting) -> None:
     @agent
     async def tells(ctx: Context) -> AsyncIterator[str]:
         await ctx.status("thinking")
@@ -119,7 +119,7 @@ async def top(ctx: Context) -> str:
     return "done"
 
 
-async def test_what_children_use_their_parents_have_used(hosting: Hosting) -> None:
+async def test_parents_include_their_children_s_usage(hosting: Hosting) -> None:
     host = await hosting(top, middle, modest)
     events = await all_of(host.default.stream(saying("x"), ALICE))
     found = {task.status.state: tokens(task) for task in (await host.default.list(TaskFilter(), ALICE)).tasks}
@@ -139,7 +139,7 @@ async def test_a_child_on_another_node_counts_as_well(hosting: Hosting) -> None:
     assert tokens(await sent(first.default, saying("x"), ALICE)) == (108, 5)
 
 
-async def test_a_task_that_is_ended_from_outside_shows_what_it_used(hosting: Hosting) -> None:
+async def test_externally_ended_tasks_show_usage(hosting: Hosting) -> None:
     counted = asyncio.Event()
 
     @agent
@@ -155,7 +155,7 @@ async def test_a_task_that_is_ended_from_outside_shows_what_it_used(hosting: Hos
     assert (state(task), tokens(task)) == (S.CANCELED, (4, 0))
 
 
-async def test_the_hook_tells_each_use_once(hosting: Hosting) -> None:
+async def test_hooks_get_each_usage_once(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(middle, modest, hooks=Hooks((watch,)))
     await sent(host.default, saying("x"), ALICE)
@@ -179,7 +179,7 @@ async def test_no_model_uses_less_than_nothing(hosting: Hosting, wrong: dict[str
     assert (state(task), used(task)) == (S.COMPLETED, None)
 
 
-async def test_who_uses_nothing_has_no_account(hosting: Hosting) -> None:
+async def test_tasks_without_usage_have_no_usage_metadata(hosting: Hosting) -> None:
     @agent
     async def plain(ctx: Context) -> str:
         return "done"

@@ -90,20 +90,20 @@ def text_of(artifact: Artifact) -> str:
 
 
 @pytest.mark.proves("4-13")
-async def test_the_last_chunk_says_so_if_it_is_not_out_yet(host: Host) -> None:
+async def test_pending_last_chunks_are_marked(host: Host) -> None:
     events, task = await streamed(host, "at_once")
     assert chunks(events) == [("a", False, False), ("b", True, True)]
     assert text(task) == "ab"
 
 
 @pytest.mark.proves("4-13")
-async def test_an_empty_chunk_says_so_if_it_is_and_adds_nothing(host: Host) -> None:
+async def test_an_empty_chunk_marks_the_end(host: Host) -> None:
     events, task = await streamed(host, "lingering")
     assert chunks(events) == [("a", False, False), ("b", True, False), ("", True, True)]
     assert task.artifacts[0].parts == (Part(text="a"), Part(text="b"))
 
 
-async def test_what_was_never_begun_is_not_finished(host: Host) -> None:
+async def test_unstarted_artifacts_are_not_finished(host: Host) -> None:
     events, task = await streamed(host, "silent")
     assert (chunks(events), task.artifacts) == ([], ())
     assert states(events)[-1] is S.COMPLETED
@@ -122,7 +122,7 @@ async def test_an_artifact_is_whole_before_the_task_is_completed_by_hand(
     assert (task.status.state, task.status.message) == (S.COMPLETED, DONE)
 
 
-async def test_what_broke_off_is_not_whole(host: Host) -> None:
+async def test_interrupted_artifacts_are_incomplete(host: Host) -> None:
     events, task = await streamed(host, "failing")
     assert chunks(events) == [("a", False, False)]
     assert task.status.state is S.FAILED

@@ -40,7 +40,7 @@ SERVERS: dict[str, Callable[[Path], probes.Serve]] = {
 
 
 @pytest.mark.parametrize(("column", "name"), list(enumerate(SERVERS, 1)), ids=list(SERVERS))
-def test_what_the_page_says_of_a_server_is_so(column: int, name: str, tmp_path: Path) -> None:
+def test_the_page_s_claims_are_true(column: int, name: str, tmp_path: Path) -> None:
     said = {row[0]: row[column] for row in table(PAGE, "Probes")}
     serve = SERVERS[name](tmp_path)
     with probes.killed(serve) as (left, url):

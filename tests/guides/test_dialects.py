@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "reference" / "dialects.md"
 V1, V03, VAULT, GEN, RELAY = DialectName
 
 
-def test_addresses_and_methods_that_tell_a_dialect() -> None:
+def test_addresses_and_methods_select_a_dialect() -> None:
     assert table(PAGE, "Addresses that speak one dialect") == [
         (code(address), code(dialect.value)) for address, dialect in MOUNTS.items()
     ]
@@ -81,7 +81,7 @@ def _lost(name: str) -> list[Row]:
         ("`gen`", "gen", None),
     ],
 )
-def test_what_a_dialect_cannot_carry(heading: str, name: str, beside: str | None) -> None:
+def test_fields_missing_in_a_dialect_are_documented(heading: str, name: str, beside: str | None) -> None:
     said = set(_lost(beside)) if beside else set()
     assert table(PAGE, heading) == [row for row in _lost(name) if row not in said]
 
@@ -98,7 +98,7 @@ SHOWN = list(steps(PAGE))
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=[str(at) for at in range(len(SHOWN))])
-def test_what_is_shown_is_answered(shown: Step, server: Server, tmp_path: Path) -> None:
+def test_shown_requests_are_answered(shown: Step, server: Server, tmp_path: Path) -> None:
     if shown.line.startswith("curl "):
         got = json.loads(run(shown.line.replace(URL, server.url)))
         assert _contains(got, json.loads(shown.shown)), got
@@ -107,7 +107,7 @@ def test_what_is_shown_is_answered(shown: Step, server: Server, tmp_path: Path) 
         assert (done.returncode, done.stdout.strip()) == (0, shown.shown), done.stderr
 
 
-def test_every_dialect_is_asked_in_its_own_words(server: Server) -> None:
+def test_every_dialect_is_called_in_its_own_form(server: Server) -> None:
     answered = set()
     for line in (shown.line for shown in SHOWN if "agent-card" not in shown.line and shown.line.startswith("curl ")):
         found = re.search(r"^x-a2a-dialect: (\w+)", run(f"{line.replace(URL, server.url)} -i"), re.MULTILINE)

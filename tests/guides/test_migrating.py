@@ -59,7 +59,7 @@ def after(page: str, folder: Path, **addresses: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("move", MOVES, ids=[move.page for move in MOVES])
-def test_the_same_is_said_before_and_after(move: Move, tmp_path: Path) -> None:
+def test_migrated_agents_answer_the_same(move: Move, tmp_path: Path) -> None:
     with serving(move.before, tmp_path) as url:
         before = talk(url, tmp_path, *move.said)
     with after(move.page, tmp_path) as url:
@@ -67,7 +67,7 @@ def test_the_same_is_said_before_and_after(move: Move, tmp_path: Path) -> None:
     assert all(before)
 
 
-async def test_a_flow_is_asked_the_same_by_a2a_adapter_and_by_us(tmp_path: Path) -> None:
+async def test_flows_get_the_same_request_as_from_a2a_adapter(tmp_path: Path) -> None:
     question, shown = "where are my orders?", "http://localhost:5678/webhook/assistant"
     async with webhook(says([{"output": "two are on their way"}])) as flow:
 
@@ -86,7 +86,7 @@ async def test_a_flow_is_asked_the_same_by_a2a_adapter_and_by_us(tmp_path: Path)
     }
 
 
-def test_the_graph_of_langgraph_json_is_the_one_that_is_served(tmp_path: Path) -> None:
+def test_the_graph_of_langgraph_json_is_served(tmp_path: Path) -> None:
     stated = json.loads((EXAMPLES / "langgraph.json").read_text(encoding="utf-8"))["graphs"]["trip"]
     file, _, name = stated.partition(":")
     settings = tomllib.loads((EXAMPLES / "langgraph.toml").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ SCREEN = 60
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-async def test_what_a_quickstart_shows_happens(page: Path, tmp_path: Path) -> None:
+async def test_quickstarts_print_their_documented_output(page: Path, tmp_path: Path) -> None:
     async with SURROUNDINGS.get(page.stem, nothing)(tmp_path) as around:
         await asyncio.to_thread(_show, page, tmp_path, around)
 

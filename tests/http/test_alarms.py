@@ -23,7 +23,7 @@ async def test_an_alarm_rings_once_and_a_cleared_one_never() -> None:
     assert len(waiting) == 0
 
 
-async def test_one_that_rings_may_clear_and_set_others() -> None:
+async def test_timers_can_clear_and_set_others() -> None:
     waiting, rung, done = CoarseTimers(asyncio.get_running_loop()), list[str](), asyncio.Event()
 
     def first() -> None:

@@ -55,7 +55,7 @@ def app() -> JsonRpcBinding:
 
 
 @pytest.mark.proves("B-00")
-async def test_who_asks_for_a_task_that_is_not_there_is_answered_as_it_spoke_last() -> None:
+async def test_missing_tasks_are_answered_in_the_caller_s_last_dialect() -> None:
     kept = {"t-1": "vault"}
 
     async def origin(task_id: str, caller: Caller) -> str | None:
@@ -97,7 +97,7 @@ async def test_who_asks_for_a_task_that_is_not_there_is_answered_as_it_spoke_las
         ({"A2A-Version": "0.3"}, "A2A-Version=1.0", "/", "v03"),
     ],
 )
-async def test_the_dialect_is_chosen_by_header_query_and_path_and_said(
+async def test_the_dialect_is_chosen_by_header_query_and_path(
     app: JsonRpcBinding, headers: dict, query: str, path: str, dialect: str
 ) -> None:
     answer = await call(app, rpc("tasks/get", ASKED), headers=headers, query=query, path=path)
@@ -117,7 +117,7 @@ async def test_the_dialect_is_chosen_by_header_query_and_path_and_said(
         ("vault", "tasks/sendSubscribe", ASKED),
     ],
 )
-async def test_a_stream_says_its_dialect_and_that_nobody_may_hold_it_back(
+async def test_streams_name_their_dialect_and_disable_buffering(
     app: JsonRpcBinding, dialect: str, method: str, params: dict
 ) -> None:
     answer = await call(app, rpc(method, params))
@@ -146,9 +146,7 @@ async def test_an_empty_answer_has_no_type_and_no_length(app: JsonRpcBinding) ->
     ("method", "params"), [("GetTask", ASKED), ("SendStreamingMessage", V1_SEND), ("SubscribeToTask", ASKED)]
 )
 @pytest.mark.parametrize(("kind", "status"), [(RateLimited, 429), (AgentUnavailable, 503)])
-async def test_a_caller_is_told_when_to_come_back(
-    method: str, params: dict, kind: type[AccordError], status: int
-) -> None:
+async def test_retry_after_is_sent(method: str, params: dict, kind: type[AccordError], status: int) -> None:
     answer = await call(JsonRpcBinding(Answers(kind(retry_after=7))), rpc(method, params))
     assert (answer.status, answer.headers["retry-after"]) == (status, "7")
     assert answer.headers["content-type"] == "application/json"
@@ -201,6 +199,6 @@ async def test_a_wrong_jsonrpc_is_refused_under_the_call_s_own_id(
 
 
 @pytest.mark.parametrize("identifier", [{}, [1], True, "x" * 1025])
-async def test_an_id_that_is_none_is_answered_as_null(app: JsonRpcBinding, identifier: object) -> None:
+async def test_invalid_ids_are_answered_as_null(app: JsonRpcBinding, identifier: object) -> None:
     answer = (await call(app, rpc("GetTask", ASKED, identifier))).json()
     assert (answer["id"], answer["error"]["code"]) == (None, -32600)

@@ -73,7 +73,7 @@ async def ask(app: JsonRpcBinding, body: Any, **headers: str) -> Response:
 
 @pytest.mark.proves("B-17", "3-21", "AUTH-SERVER-002")
 @pytest.mark.parametrize("headers", [{}, {"X_Acme": "wrong"}, {"Authorization": "Basic !"}])
-async def test_whoever_is_unknown_gets_401_and_a_json_rpc_error(
+async def test_unknown_callers_get_401_and_a_json_rpc_error(
     headers: dict[str, str], app: JsonRpcBinding, service: Lists
 ) -> None:
     answer = await ask(app, listing(), **headers)
@@ -86,9 +86,7 @@ async def test_whoever_is_unknown_gets_401_and_a_json_rpc_error(
 
 @pytest.mark.proves("B-17", "3-21")
 @pytest.mark.parametrize("dialect", ["vault", "gen"])
-async def test_a_notification_of_somebody_unknown_gets_401_as_well(
-    dialect: str, app: JsonRpcBinding, service: Lists
-) -> None:
+async def test_notifications_of_unknown_callers_get_401(dialect: str, app: JsonRpcBinding, service: Lists) -> None:
     unnumbered = {"jsonrpc": "2.0", "method": "tasks/list", "params": {}}
     answer = await ask(app, unnumbered, X_A2A_Dialect=dialect)
     assert (answer.status, answer.body) == (401, b"")
@@ -98,7 +96,7 @@ async def test_a_notification_of_somebody_unknown_gets_401_as_well(
 
 
 @pytest.mark.proves("3-33", "4-24")
-async def test_whoever_is_known_is_served_as_themselves(app: JsonRpcBinding, service: Lists) -> None:
+async def test_authenticated_callers_are_served_as_themselves(app: JsonRpcBinding, service: Lists) -> None:
     basic = base64.b64encode(b"alice:password").decode()
     for headers in ({"X_Acme": SECRET}, {"Authorization": f"Basic {basic}"}):
         answer = await ask(app, listing(), **headers)
@@ -123,7 +121,7 @@ async def test_a_signed_request_is_served_once_and_as_it_was_signed(app: JsonRpc
     assert len(service.callers) == 1
 
 
-async def test_a_batch_has_one_sender_who_is_asked_for_once(app: JsonRpcBinding, service: Lists) -> None:
+async def test_a_batch_is_authenticated_once(app: JsonRpcBinding, service: Lists) -> None:
     body = json.dumps([listing(1), listing(2), 7, listing(3)]).encode()
     answer = await ask(app, body, X_A2A_Signature=signed(body, "/"))
     assert answer.status == 200
@@ -135,7 +133,7 @@ async def test_a_batch_has_one_sender_who_is_asked_for_once(app: JsonRpcBinding,
     assert len(service.callers) == 3
 
 
-def test_what_a_request_brings_is_what_was_sent() -> None:
+def test_presented_credentials_equal_the_sent_ones() -> None:
     scope = {
         "type": "http",
         "method": "POST",
@@ -153,7 +151,7 @@ def test_what_a_request_brings_is_what_was_sent() -> None:
 
 
 @pytest.mark.proves("3-13", "2-06", "CARD-PROTO-001")
-def test_the_card_of_every_dialect_says_what_is_enforced(access: Access) -> None:
+def test_cards_of_every_dialect_list_enforced_schemes(access: Access) -> None:
     schemes, requirements = card_security(access.schemes)
     card = replace(CARD, security_schemes=schemes, security_requirements=requirements)
     v1 = json.loads(encode_card(card, frozenset({DialectName.V1})))

@@ -85,14 +85,14 @@ async def test_a_compressed_request_is_read(name: str, pack) -> None:
     assert answer.body == LONG * 30
 
 
-async def test_what_is_inflated_counts_against_the_limit() -> None:
+async def test_inflated_bytes_count_against_the_limit() -> None:
     bomb = gzip.compress(b"\0" * 50_000_000)
     assert len(bomb) < 100_000
     with pytest.raises(RequestTooLarge):
         await call(Compression(echo), bomb, headers={"content-encoding": "gzip"})
 
 
-async def test_a_body_that_is_not_what_it_says_arrives_as_it_is() -> None:
+async def test_wrongly_declared_bodies_pass_unchanged() -> None:
     answer = await call(Compression(echo), b"not gzip", headers={"content-encoding": "gzip"})
     assert answer.body == b"not gzip"
 

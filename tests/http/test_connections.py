@@ -103,7 +103,7 @@ async def connecting() -> AsyncIterator[Connecting]:
 POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}"
 
 
-async def test_requests_that_behave_are_answered_one_after_the_other_and_in_a_pipeline(connecting: Connecting) -> None:
+async def test_requests_work_sequentially_and_pipelined(connecting: Connecting) -> None:
     client = await connecting(echoing, LONG)
     for _ in range(3):
         await client.say(POST)
@@ -183,7 +183,7 @@ async def test_a_head_in_many_pieces_is_a_head(connecting: Connecting) -> None:
         (SHORT, b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: a", b"HTTP/1.1 408 Request Timeout\r\n"),
     ],
 )
-async def test_whoever_does_not_finish_a_head_is_hung_up_on(
+async def test_unfinished_heads_are_disconnected(
     connecting: Connecting, quotas: Quotas, sent: bytes, answered: bytes
 ) -> None:
     client = await connecting(echoing, quotas)
@@ -273,7 +273,7 @@ async def test_a_head_that_is_too_large_is_431(begun: bytes) -> None:
     assert connection._late is None, "no timer is left"
 
 
-async def test_the_head_of_a_stream_goes_out_with_its_first_event_and_later_ones_of_one_turn_together() -> None:
+async def test_stream_writes_are_batched_per_loop_turn() -> None:
     wire = Wire()
     joined = BatchedTransport(wire, turns_of(asyncio.get_running_loop()))
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -303,7 +303,7 @@ async def test_whole_answers_go_out_when_the_turn_ends_each_in_one_piece() -> No
     assert [wire.writes for wire in wires] == [[whole], [], [whole]]
 
 
-async def test_a_long_body_is_no_long_head(connecting: Connecting) -> None:
+async def test_long_bodies_are_not_long_heads(connecting: Connecting) -> None:
     client = await connecting(echoing, Quotas(head=2000, head_seconds=60))
     body = b"x" * 500_000
     head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
@@ -322,7 +322,7 @@ async def test_the_rest_of_a_refused_body_is_not_waited_for(connecting: Connecti
     await client.pour(b"x" * 10)
 
 
-async def test_an_answer_that_nobody_reads_ends_its_connection(connecting: Connecting) -> None:
+async def test_unread_answers_end_their_connection(connecting: Connecting) -> None:
     gone = asyncio.Event()
 
     async def pouring(scope: Scope, receive: Receive, send: Send) -> None:
@@ -399,7 +399,7 @@ async def test_a_stream_ends_when_its_reader_reads_nothing_for_long(
     assert len(sent) == 4
 
 
-async def test_a_slow_reader_is_not_one_who_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_readers_are_not_stalled_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.001)
     sent: list[bytes] = []
 

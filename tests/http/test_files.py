@@ -91,7 +91,7 @@ async def made(host: Host) -> tuple[Task, list[Event]]:
 
 @pytest.mark.proves("B-02")
 @bounded
-async def test_every_file_that_a_caller_is_told_is_at_its_address(hosting: Hosting) -> None:
+async def test_announced_files_are_at_their_address(hosting: Hosting) -> None:
     host = await hosting(maker)
     task, events = await made(host)
     files = FilePage(host.node.task_store, links())
@@ -195,7 +195,7 @@ async def test_an_address_is_good_until_it_expires(hosting: Hosting) -> None:
 
 @pytest.mark.proves("B-02")
 @bounded
-async def test_what_agents_made_is_saved_and_never_run(
+async def test_artifacts_are_downloads_and_never_executed(
     hosting: Hosting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     host = await hosting(maker)
@@ -268,13 +268,13 @@ def test_no_file_is_a_script_in_the_origin_of_the_console(kind: str) -> None:
         *((script, "application/octet-stream") for script in SCRIPTS if not script.startswith("text/")),
     ],
 )
-def test_the_kind_of_a_file_is_the_one_that_was_stated(stated: str | None, answered: str) -> None:
+def test_files_have_the_stated_media_type(stated: str | None, answered: str) -> None:
     _, headers = download(Part(raw=b"x", media_type=stated), "file")
     assert dict(headers)[b"content-type"].decode() == answered
 
 
 @each("filename", ["../../etc/passwd", "..", ".hidden", "a b.txt", "ä.txt", "x" * 200, "a/b", ""])
-def test_a_name_that_could_mean_something_else_is_not_part_of_the_address(filename: str) -> None:
+def test_unsafe_file_names_are_left_out_of_addresses(filename: str) -> None:
     task = Task(
         id="t", status=TASK.status, artifacts=(Artifact(artifact_id="a", parts=(Part(raw=b"x", filename=filename),)),)
     )
@@ -285,7 +285,7 @@ def test_a_name_that_could_mean_something_else_is_not_part_of_the_address(filena
     assert links().read(address(part)).task_id == "t"
 
 
-def test_what_no_task_keeps_has_no_address() -> None:
+def test_unreferenced_files_have_no_address() -> None:
     said = Message(message_id="m", role=Role.AGENT, parts=(Part(raw=b"x"),))
     assert links().linked(said, "") is said
     assert links().linked(Event(seq=1, body=said), "").body is said
@@ -303,7 +303,7 @@ def test_what_no_task_keeps_has_no_address() -> None:
 @pytest.mark.proves("B-02")
 @bounded
 @pytest.mark.parametrize(("named", "tenant"), [({}, "acme"), ({"tenant": "other"}, "other")])
-async def test_addresses_are_of_the_tenant_that_was_asked_for(named: dict[str, str], tenant: str) -> None:
+async def test_file_addresses_belong_to_the_tenant(named: dict[str, str], tenant: str) -> None:
     async def admit(_: Presented) -> Caller:
         return Caller(tenant="acme", roams=True)
 
@@ -323,7 +323,7 @@ def test_only_vault_needs_addresses() -> None:
 @pytest.mark.proves("B-02", "B-10")
 @pytest.mark.parametrize("form", [PushFormat.TASK, PushFormat.EVENT])
 @bounded
-async def test_webhooks_are_told_addresses_in_vault_and_bytes_in_others(receiver: Receiver, form: PushFormat) -> None:
+async def test_webhooks_get_addresses_in_vault_and_bytes_in_others(receiver: Receiver, form: PushFormat) -> None:
     artifact = Artifact(artifact_id="a", parts=(SMALL,))
     task = Task(id="t-1", context_id="c-1", status=TaskStatus(state=TaskState.COMPLETED), artifacts=(artifact,))
     event = Event(seq=7, body=ArtifactUpdate(task_id="t-1", context_id="c-1", artifact=artifact))

@@ -112,7 +112,7 @@ async def test_the_proxy_nearest_to_the_caller_counts_of_every_header(stated: tu
     assert found == ("https", [b"agents.example:8443"], "/team")
 
 
-async def test_one_proxy_counts_by_what_it_added_itself() -> None:
+async def test_one_proxy_counts_by_its_own_header_entry() -> None:
     headers = {"X-Forwarded-For": ["1.1.1.1", "203.0.113.9"], "X-Forwarded-Host": ["evil.example", "agents.example"]}
     assert host(await seen(headers)) == [b"agents.example"]
 
@@ -121,12 +121,12 @@ BAD_PREFIXES = ["//evil.example", "/\\evil.example", "/team//evil", "/team/..", 
 
 
 @each("prefix", BAD_PREFIXES)
-async def test_a_prefix_that_is_none_is_ignored(prefix: str) -> None:
+async def test_invalid_prefixes_are_ignored(prefix: str) -> None:
     scope = await seen({"X-Forwarded-Prefix": prefix})
     assert (scope["root_path"], scope["path"]) == ("", "/tasks")
 
 
-async def test_a_scheme_that_is_none_is_ignored() -> None:
+async def test_invalid_schemes_are_ignored() -> None:
     assert (await seen({"X-Forwarded-Proto": "gopher"}))["scheme"] == "http"
 
 
@@ -155,7 +155,7 @@ async def test_a_port_that_is_not_the_usual_one_belongs_to_the_host(said: str, p
     assert host(await seen(headers)) == [stated.encode()]
 
 
-async def test_everybody_can_be_trusted() -> None:
+async def test_all_peers_can_be_trusted() -> None:
     found: list[Scope] = []
 
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,6 +172,6 @@ async def test_everybody_can_be_trusted() -> None:
     assert found[0]["scheme"] == "https"
 
 
-async def test_a_peer_without_an_address_is_nobody() -> None:
+async def test_peers_without_an_address_are_untrusted() -> None:
     scope = await seen({"X-Forwarded-Proto": "https"}, client=None)
     assert scope["scheme"] == "http"

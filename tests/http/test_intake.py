@@ -73,7 +73,7 @@ async def test_a_large_body_of_a_stranger_is_not_read(dialect: str, monkeypatch:
 
 
 @pytest.mark.parametrize("padding", ["", LONG])
-async def test_whoever_is_known_is_asked_once_however_large_the_body(padding: str) -> None:
+async def test_large_bodies_authenticate_once(padding: str) -> None:
     door, service = Door(is_open=True), Scripted()
     app = JsonRpcBinding(service, admit=door.admit)
     one = rpc(*GET["v1"]) | {"padding": padding}
@@ -94,7 +94,7 @@ FULL = {
 
 @pytest.mark.parametrize("name", FULL)
 @pytest.mark.parametrize("binding", [JsonRpcBinding, RestBinding])
-async def test_more_values_than_anybody_needs_are_refused_before_they_are_made(binding: type[Any], name: str) -> None:
+async def test_excessive_json_values_are_refused_before_decoding(binding: type[Any], name: str) -> None:
     app: App = binding(Scripted(), admit=Door(is_open=True).admit)
     body = FULL[name]
     if binding is JsonRpcBinding:
@@ -161,7 +161,7 @@ async def give_up(clock: Clock, client: Slow, app: App, headers: list[tuple[byte
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"identity"])
-async def test_what_is_sent_buys_time_and_not_what_comes_out_of_it(coding: bytes, clock: Clock) -> None:
+async def test_compressed_bytes_extend_the_read_timeout(coding: bytes, clock: Clock) -> None:
     quotas = Quotas(body_seconds=20.0, body_rate=100)
 
     async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
@@ -219,7 +219,7 @@ async def test_a_compressed_body_that_stops_is_given_up() -> None:
             await Compression(app)(scope, Slow([packed(1_000_000)]).receive, lambda _: asyncio.sleep(0))
 
 
-async def test_what_is_sent_is_as_limited_as_what_comes_out() -> None:
+async def test_compressed_and_inflated_bytes_are_limited() -> None:
     """A block of gzip may hold nothing: such bytes must not buy time for ever."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     nothing = packer.compress(b" ") + b"".join(packer.flush(zlib.Z_FULL_FLUSH) for _ in range(3))
@@ -287,7 +287,7 @@ async def of_stranger(receive: Receive, client: tuple[str, int], quotas: Quotas 
     return (await read_request(scope, receive, identify_nobody, quotas))[1]
 
 
-async def test_strangers_leave_half_to_known_callers(intake: ReceivedBodies) -> None:
+async def test_anonymous_bodies_use_at_most_half_the_memory(intake: ReceivedBodies) -> None:
     async with AsyncExitStack() as stack:
         for client in MANY_ADDRESSES[:2]:
             await stack.enter_async_context(receiving(25_000, partial(of_stranger, client=client)))
@@ -300,7 +300,7 @@ async def test_strangers_leave_half_to_known_callers(intake: ReceivedBodies) -> 
     assert (intake.strangers, intake.held) == (0, 0)
 
 
-async def test_who_signs_the_body_is_a_stranger_until_it_is_there(intake: ReceivedBodies) -> None:
+async def test_signed_bodies_are_anonymous_until_complete(intake: ReceivedBodies) -> None:
     async def needs_body(presented: Presented) -> Caller:
         assert presented.body is None
         raise BodyNeeded
@@ -356,9 +356,7 @@ async def test_a_stranger_holds_no_more_than_it_has_sent_many_times() -> None:
 
 
 @each_dialect
-async def test_when_too_much_is_coming_in_others_are_told_when_to_come_again(
-    dialect: str, intake: ReceivedBodies
-) -> None:
+async def test_body_memory_limits_answer_retry_after(dialect: str, intake: ReceivedBodies) -> None:
     intake.held = Quotas().bodies
     app = JsonRpcBinding(Scripted(), admit=Door(is_open=True).admit)
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"x-a2a-dialect", dialect.encode())]}

@@ -178,9 +178,7 @@ async def test_a_running_task_is_followed_and_cancelled_once(waits: Application)
     assert (await call(waits, rpc("SendMessage", more), headers=V1)).json()["error"]["code"] == -32004
 
 
-async def test_an_agent_that_breaks_fails_its_task_and_tells_no_secrets(
-    waits: Application, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failing_agents_leak_nothing(waits: Application, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         answer = await call(
             waits, rpc("SendMessage", {"message": MESSAGE | {"parts": [{"text": "break"}]}}), headers=V1
@@ -223,7 +221,7 @@ async def test_messages_to_a_task_must_fit_it(waits: Application) -> None:
         ),
     ],
 )
-async def test_what_is_not_offered_says_so(method: str, params: dict, code: int) -> None:
+async def test_unsupported_operations_are_reported(method: str, params: dict, code: int) -> None:
     async with to_a2a(echo, server={"capabilities": []}) as app:
         answer = await call(app, rpc(method, params), headers=V1)
     assert answer.status == 200
@@ -335,7 +333,7 @@ async def test_nothing_is_stored_that_is_too_deep_to_be_written_again(
     ("path", "query", "version", "dialect"),
     [("/gen/", "", "1.0", "gen"), ("/", "dialect=vault", "1.0", "vault"), ("/", "", "1.0", "v1"), ("/", "", "", "v03")],
 )
-async def test_what_is_no_request_is_refused_in_the_dialect_of_its_address(
+async def test_invalid_requests_are_refused_in_the_address_s_dialect(
     app: Application, path: str, query: str, version: str, dialect: str
 ) -> None:
     answer = await call(app, b"5", path=path, query=query, headers={"A2A-Version": version})

@@ -74,7 +74,7 @@ def refusal(answer: Response) -> dict[str, Any]:
 
 @pytest.mark.proves("B-14")
 @pytest.mark.parametrize(("dialect", "method", "params"), BY_EVENT)
-async def test_who_reads_nothing_but_events_is_refused_by_one(dialect: str, method: str, params: Any) -> None:
+async def test_event_stream_readers_get_errors_as_events(dialect: str, method: str, params: Any) -> None:
     told = refusal(await asking(Scripted(TaskNotFound()), dialect, method, params, EVENTS, id=7))
     assert (told["jsonrpc"], told["id"], told["error"]["code"]) == ("2.0", 7, -32001)
     assert told["error"]["message"] == "Task not found"
@@ -84,16 +84,14 @@ async def test_who_reads_nothing_but_events_is_refused_by_one(dialect: str, meth
 
 
 @pytest.mark.parametrize(("dialect", "method", "params"), BY_JSON)
-async def test_dialects_whose_clients_read_any_answer_refuse_a_stream_by_json(
-    dialect: str, method: str, params: Any
-) -> None:
+async def test_tolerant_dialects_refuse_streams_by_json(dialect: str, method: str, params: Any) -> None:
     answer = await asking(Scripted(TaskNotFound()), dialect, method, params, EVENTS, id=7)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert (answer.json()["id"], answer.json()["error"]["code"]) == (7, -32602 if dialect == "gen" else -32001)
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", "text/event-stream, application/json", ""])
-async def test_who_reads_other_answers_is_refused_by_json(accept: str) -> None:
+async def test_other_readers_get_errors_as_json(accept: str) -> None:
     answer = await asking(Scripted(TaskNotFound()), "v03", "tasks/resubscribe", {"id": "t"}, {"Accept": accept}, id=7)
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["error"]["code"] == -32001
@@ -101,13 +99,13 @@ async def test_who_reads_other_answers_is_refused_by_json(accept: str) -> None:
 
 @pytest.mark.proves("B-17")
 @pytest.mark.parametrize(("error", "status"), [(AuthenticationFailed(), 401), (RateLimited(retry_after=3), 429)])
-async def test_a_refusal_with_a_status_of_its_own_is_no_stream(error: Exception, status: int) -> None:
+async def test_refusals_with_an_http_status_are_not_streams(error: Exception, status: int) -> None:
     answer = await asking(Scripted(error), "v03", "tasks/resubscribe", {"id": "t"}, EVENTS, id=7)
     assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
     assert answer.headers.get("retry-after") == ("3" if status == 429 else None)
 
 
-async def test_what_goes_wrong_inside_is_told_by_an_event_and_only_that(caplog: pytest.LogCaptureFixture) -> None:
+async def test_internal_stream_errors_are_single_events(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "accord.jsonrpc"):
         service = Scripted(RuntimeError("secret"))
         told = refusal(await asking(service, "v03", "tasks/resubscribe", {"id": "t"}, EVENTS, id=7))
@@ -175,7 +173,7 @@ async def test_a_notification_that_fails_is_never_answered(dialect: str, new: st
         (AgentUnavailable(retry_after=5), 503, ("retry-after", "5")),
     ],
 )
-async def test_what_http_says_of_a_notification_is_said(
+async def test_notifications_get_http_errors(
     dialect: str, method: str, params: Any, error: AccordError, status: int, header: tuple[str, str] | None
 ) -> None:
     """The body stays empty, but nobody takes for done what was not let in."""

@@ -62,7 +62,7 @@ def said(dialect: str) -> dict[str, str]:
 
 @pytest.mark.proves("4-25", "3-33", "B-17")
 @each_dialect
-async def test_what_a_role_does_not_allow_is_403(dialect: str) -> None:
+async def test_forbidden_operations_are_403(dialect: str) -> None:
     method, message = SEND[dialect]
     answer = await call(served(role="reader"), rpc(method, {"message": message}), headers=said(dialect))
     assert answer.status == 403
@@ -208,7 +208,7 @@ async def test_a_body_that_does_not_come_is_408_and_the_connection_ends(dialect:
     assert b"did not arrive in time; 11 bytes came" in sent[1]["body"]
 
 
-async def test_bytes_that_come_buy_time_and_those_that_are_too_few_do_not() -> None:
+async def test_slow_trickles_time_out() -> None:
     patient = Quotas(body_seconds=0.01, body_rate=1)  # of one byte a second is enough
     async with asyncio.timeout(20):
         assert await read_body(Slow([b"x"] * 5, pause=0.02, ends=True).receive, patient) == b"xxxxx"
@@ -216,7 +216,7 @@ async def test_bytes_that_come_buy_time_and_those_that_are_too_few_do_not() -> N
             await read_body(Slow([b"x"] * 3).receive, HURRIED)
 
 
-async def test_somebody_else_s_cancellation_is_not_taken_for_lateness() -> None:
+async def test_foreign_cancellation_is_not_a_timeout() -> None:
     client = Slow([b"x"])
     reading = asyncio.create_task(read_body(client.receive, Quotas()))
     await client.stopped.wait()
@@ -225,7 +225,7 @@ async def test_somebody_else_s_cancellation_is_not_taken_for_lateness() -> None:
         await reading
 
 
-async def test_what_comes_after_the_body_has_all_the_time_it_needs() -> None:
+async def test_processing_time_is_not_limited_by_the_read_timeout() -> None:
     waiting, seen = timers.timers_of(asyncio.get_running_loop()), list[int]()
     client = Slow([b"{", b"}"], ends=True)
 
@@ -260,7 +260,7 @@ EXTENDED = {"v1": -32008, "v03": -32008, "relay": -32008, "vault": -32000, "gen"
 
 @pytest.mark.proves("CORE-CAP-004", "JSONRPC-SVC-002")
 @each_dialect
-async def test_a_required_extension_that_is_not_declared_is_refused_and_a_declared_one_is_echoed(dialect: str) -> None:
+async def test_required_extensions_are_checked_and_echoed(dialect: str) -> None:
     app = served(required=frozenset({CITE}))
     method, message = SEND[dialect]
     body = rpc(method, {"message": message})
@@ -274,7 +274,7 @@ async def test_a_required_extension_that_is_not_declared_is_refused_and_a_declar
         assert answer.headers[name.lower()] == CITE, "only what the agent knows"
 
 
-async def test_streams_and_batches_echo_extensions_and_nothing_unknown_is_echoed() -> None:
+async def test_only_known_extensions_are_echoed() -> None:
     app = served(required=frozenset({CITE}))
     declared = {"A2A-Version": "1.0", "A2A-Extensions": f"{CITE},urn:\u00e9vil"}
     message = {"message": SEND["v1"][1]}

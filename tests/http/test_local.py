@@ -31,7 +31,7 @@ CARD = "/.well-known/agent-card.json"
         ("not a host", 421),
     ],
 )
-async def test_a_page_from_elsewhere_cannot_ask(host: str, status: int) -> None:
+async def test_foreign_pages_cannot_read(host: str, status: int) -> None:
     app = to_a2a(echo)
     app.keep_local()
     async with app:
@@ -108,7 +108,7 @@ PAGES = [
 
 
 @each(("said", "passes"), PAGES)
-async def test_a_page_from_elsewhere_cannot_change_anything(said: dict[str, str], passes: bool) -> None:
+async def test_foreign_pages_cannot_write(said: dict[str, str], passes: bool) -> None:
     app = to_a2a(echo)
     app.keep_local()
     call_one = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
@@ -122,7 +122,7 @@ async def test_a_page_from_elsewhere_cannot_change_anything(said: dict[str, str]
         assert (await call(app, method="GET", path=CARD, headers=OWN | said)).status == 200
 
 
-async def test_whoever_mounts_an_application_says_which_pages_may_call_it() -> None:
+async def test_mounted_applications_choose_allowed_origins() -> None:
     foreign = OWN | {"origin": "https://friends.example", "sec-fetch-site": "cross-site"}
     async with to_a2a(echo) as app:
         assert (await call(app, method="POST", path="/tasks/x:cancel", headers=foreign)).status == 404

@@ -164,7 +164,7 @@ async def test_streams_of_one_snapshot_hold_its_bytes_once(connecting: Any) -> N
     await until(lambda: app.outgoing.held == 0)
 
 
-async def test_who_stopped_reading_makes_room(connecting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stalled_readers_free_response_memory(connecting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     app = Answers(Quotas(answers=20 * MB))
     ask = await connecting(app)
     stalled = [await ask("alice-stream"), await ask("alice")]

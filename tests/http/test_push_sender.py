@@ -208,9 +208,7 @@ async def test_a_webhook_is_called_with_its_credentials(
 
 @pytest.mark.proves("B-09", "4-30")
 @bounded
-async def test_a_webhook_is_signed_with_every_key_that_its_receiver_may_know(
-    sender: HttpWebhookSender, receiver: Receiver
-) -> None:
+async def test_webhooks_are_signed_with_every_valid_key(sender: HttpWebhookSender, receiver: Receiver) -> None:
     await sender.send(delivery(receiver.url, token="t0ken"))
     signed = b"%d." % AT + receiver.bodies[0]
     derived = http_headers.receiver_key("server-key", receiver.url, "acme").encode()
@@ -248,7 +246,7 @@ async def test_any_2xx_is_a_delivery(status: int, sender: HttpWebhookSender, rec
 @pytest.mark.proves("C-13")
 @pytest.mark.parametrize("status", [301, 304, 308, 400, 401, 403, 404, 405, 408, 410, 422, 425, 429, 500, 503, 599])
 @bounded
-async def test_everything_else_is_none_and_only_gone_is_final(
+async def test_other_statuses_fail_and_only_gone_is_final(
     status: int, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     receiver.answers = lambda _: web.Response(status=status, text="internal details")
@@ -274,7 +272,7 @@ async def test_everything_else_is_none_and_only_gone_is_final(
     ],
 )
 @bounded
-async def test_a_receiver_may_say_when_to_come_again(
+async def test_receivers_can_send_retry_after(
     stated: str, seconds: int | None, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     receiver.answers = lambda _: web.Response(status=429, headers={"Retry-After": stated})
@@ -295,9 +293,7 @@ async def test_a_redirect_is_not_followed(sender: HttpWebhookSender, receiving: 
 
 @pytest.mark.parametrize("speaks", [endless, begun], ids=["a body without end", "a body that does not come"])
 @bounded
-async def test_nobody_waits_for_what_a_receiver_adds_to_its_status(
-    speaks: Any, sender: HttpWebhookSender, listening: Listening
-) -> None:
+async def test_receiver_bodies_are_not_awaited(speaks: Any, sender: HttpWebhookSender, listening: Listening) -> None:
     listener = await listening(speaks)
     await sender.send(delivery(f"http://127.0.0.1:{listener.port}/"))
     assert listener.connections == 1
@@ -320,7 +316,7 @@ async def test_a_receiver_that_hangs_is_given_up_and_tried_again(receiver: Recei
     "address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::a00:1"]
 )
 @bounded
-async def test_a_name_of_a_private_address_looks_like_one_that_does_not_exist(address: str) -> None:
+async def test_private_addresses_look_like_unknown_hosts(address: str) -> None:
     async def nowhere(_: str) -> list[str]:
         raise OSError("no such name")
 
@@ -360,7 +356,7 @@ async def test_a_hostile_address_is_refused_when_set_and_when_sent(url: str) -> 
     ],
 )
 @bounded
-async def test_what_no_header_can_carry_is_refused_when_set_and_never_sent(
+async def test_invalid_header_values_are_refused_when_set(
     fields: dict[str, Any], sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     with pytest.raises(InvalidParams):
@@ -389,7 +385,7 @@ def with_hook(receiver: Receiver, **fields: Any) -> Any:
 @pytest.mark.proves("C-13", "3-12", "3-43")
 @pytest.mark.usefixtures("impatient")
 @bounded
-async def test_a_task_is_told_in_order_and_again_after_a_failure(
+async def test_deliveries_are_ordered_and_retried(
     hosting: Hosting, sender: HttpWebhookSender, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -405,7 +401,7 @@ async def test_a_task_is_told_in_order_and_again_after_a_failure(
 
 
 @bounded
-async def test_a_receiver_that_is_gone_is_not_called_again_and_may_be_asked_for(
+async def test_gone_receivers_wait_for_redelivery(
     hosting: Hosting, sender: HttpWebhookSender, receiver: Receiver
 ) -> None:
     receiver.answers = lambda count: web.Response(status=410 if count == 1 else 200)

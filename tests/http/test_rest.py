@@ -216,7 +216,7 @@ async def ask(app: RestBinding, case: Case, headers: dict[str, str] | None = Non
     return await call(app, case.body, headers=stated, **asked)
 
 
-def test_every_operation_is_asked_below_in_both_versions() -> None:
+def test_the_cases_cover_every_operation_and_version() -> None:
     for dialect in BOTH:
         assert {case.operation for case in CASES if case.dialect is dialect} == set(Operation)
     tried = {(case.verb, case.path.removeprefix("/v1")) for case in CASES}
@@ -294,7 +294,7 @@ async def test_in_0_3_an_answer_has_the_names_that_the_question_had(stream: bool
         (",;,=;q", A2A_JSON),
     ],
 )
-async def test_an_answer_is_called_what_its_caller_likes_best(accept: str, named: str) -> None:
+async def test_answers_use_the_preferred_media_type(accept: str, named: str) -> None:
     app = RestBinding(Scripted())
     for headers in ({"accept": accept}, {"accept": accept, "content-type": A2A_JSON}):
         answer = await call(app, SEND_1, path="/message:send", headers=headers)
@@ -373,7 +373,7 @@ async def test_a_stream_is_plain_events_with_their_numbers(case: Case) -> None:
 @pytest.mark.parametrize(
     ("headers", "query"), [({"last-event-id": "0"}, ""), ({}, "after=0"), ({"last-event-id": "0"}, "after=7")]
 )
-async def test_a_stream_goes_on_after_the_last_event_seen(case: Case, headers: dict[str, str], query: str) -> None:
+async def test_streams_resume_after_the_last_event_id(case: Case, headers: dict[str, str], query: str) -> None:
     service = Scripted()
     answer = await ask(RestBinding(service), case, headers, query=query)
     assert service.only.after == 0
@@ -383,7 +383,7 @@ async def test_a_stream_goes_on_after_the_last_event_seen(case: Case, headers: d
 
 @each_stream
 @pytest.mark.parametrize("seen", ["x", "-1", "1.5", "\u0663", "9" * 19])
-async def test_what_is_no_number_of_an_event_is_refused(case: Case, seen: str) -> None:
+async def test_invalid_last_event_ids_are_refused(case: Case, seen: str) -> None:
     service = Scripted()
     answer = await ask(RestBinding(service), case, query=f"after={seen}")
     assert (answer.status, b"after is not the number of an event" in answer.body) == (400, True)
@@ -415,7 +415,7 @@ async def test_a_stream_that_breaks_ends_with_an_error(case: Case) -> None:
     assert error["details"][0]["reason"] == "RATE_LIMITED"
 
 
-async def test_a_stream_that_breaks_unforeseen_tells_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_stream_errors_leak_nothing(caplog: pytest.LogCaptureFixture) -> None:
     answer = await ask(RestBinding(Scripted(broken=RuntimeError("hunter2"))), STREAMS[0])
     assert json.loads(answer.frames()[-1].data)["error"]["message"] == InternalError().message
     assert b"hunter2" not in answer.body
@@ -444,7 +444,7 @@ async def test_every_operation_may_fail(case: Case) -> None:
 
 
 @each_case
-async def test_what_is_unforeseen_shows_nothing(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_errors_leak_nothing(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     answer = await ask(RestBinding(Scripted(RuntimeError("hunter2"))), case)
     assert (answer.status, b"hunter2" in answer.body) == (500, False)
     assert InternalError().message.encode() in answer.body
@@ -453,7 +453,7 @@ async def test_what_is_unforeseen_shows_nothing(case: Case, caplog: pytest.LogCa
 
 @pytest.mark.proves("BIND-EQUIV-003", "CORE-ERR-001")
 @pytest.mark.parametrize("path", ["/tasks/t", "/v1/tasks/t"])
-async def test_an_error_says_in_headers_what_to_do_about_it(path: str) -> None:
+async def test_errors_carry_their_headers(path: str) -> None:
     answer = await call(RestBinding(Scripted(RateLimited(retry_after=7))), method="GET", path=path)
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
     unknown = AuthenticationFailed()

@@ -148,7 +148,7 @@ async def test_a_tenant_may_also_be_a_parameter() -> None:
 
 @each("prefix", PREFIXES)
 @each("name", ["id", "taskId", "task_id", "name", "parent"])
-async def test_the_path_wins_over_what_else_names_a_task(prefix: str, name: str) -> None:
+async def test_the_path_s_task_id_wins(prefix: str, name: str) -> None:
     service = Scripted()
     app = RestBinding(service)
     other = {name: "tasks/other" if name in ("name", "parent") else "other"}
@@ -187,7 +187,7 @@ LOST = [
 @pytest.mark.proves("CORE-ERR-001")
 @each("verb", ["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "BREW"])
 @each("path", [path for path in LOST if path != "/tasks/t:"])
-async def test_an_unknown_address_is_answered_with_those_that_are_known(verb: str, path: str) -> None:
+async def test_unknown_paths_list_known_routes(verb: str, path: str) -> None:
     service = Scripted()
     for prefix, dialect in (("", "v1"), ("/v1", "v03")):
         answer = await call(RestBinding(service), method=verb, path=prefix + path)
@@ -224,7 +224,7 @@ async def test_an_unknown_address_is_not_repeated_at_length() -> None:
         (PUSHES.format("t") + "/p", "GET, DELETE, HEAD"),
     ],
 )
-async def test_other_verbs_are_refused_with_those_that_are_allowed(prefix: str, path: str, allow: str) -> None:
+async def test_other_methods_get_405_with_allow(prefix: str, path: str, allow: str) -> None:
     service = Scripted()
     app = RestBinding(service)
     for verb in {"GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "HEAD"} - set(allow.split(", ")):
@@ -256,7 +256,7 @@ async def test_only_enabled_dialects_have_addresses() -> None:
         (set(), "/tasks/t", "POST / as JSON-RPC"),
     ],
 )
-async def test_where_nothing_is_only_what_is_enabled_is_named(enabled: set[DialectName], path: str, named: str) -> None:
+async def test_route_lists_name_only_enabled_routes(enabled: set[DialectName], path: str, named: str) -> None:
     lost = await call(RestBinding(Scripted(), enabled=frozenset(enabled)), b"{}", path=path)
     card = "/.well-known/agent-card.json describes the agent"
     assert lost.status == 404
@@ -499,7 +499,7 @@ async def test_unknown_parameters_are_ignored(prefix: str, query: str) -> None:
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize(("path", "query"), [("/tasks/%FF", ""), ("/tasks/%C3", ""), ("/tasks", "contextId=%FF")])
-async def test_an_address_that_is_no_text_is_refused(prefix: str, path: str, query: str) -> None:
+async def test_undecodable_paths_are_refused(prefix: str, path: str, query: str) -> None:
     service = Scripted()
     answer = await get(RestBinding(service), prefix + path, query)
     assert (answer.status, reason(answer), message(answer)) == (400, "INVALID_REQUEST", "The address is not UTF-8")
@@ -583,7 +583,7 @@ class Door:
 @pytest.mark.proves("AUTH-SERVER-002", "3-21")
 @each("prefix", PREFIXES)
 @each("path", ["/tasks/t", "/tasks/t:subscribe", "/tasks", PUSHES.format("t")])
-async def test_whoever_is_not_let_in_learns_how_to_be(prefix: str, path: str) -> None:
+async def test_refused_callers_get_challenges(prefix: str, path: str) -> None:
     service, door = Scripted(), Door()
     app = RestBinding(service, admit=door.admit)
     for word in ("", "Bearer guess"):
@@ -641,7 +641,7 @@ async def test_an_answer_names_the_extensions_that_it_uses(prefix: str, path: st
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-async def test_the_limits_are_those_of_the_server(prefix: str) -> None:
+async def test_the_server_s_limits_apply(prefix: str) -> None:
     service = Scripted()
     app = RestBinding(service, quotas=Quotas(body=10, head=200))
     large = await call(app, SEND[prefix], path=prefix + "/message:send")

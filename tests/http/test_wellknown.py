@@ -51,7 +51,7 @@ async def get(app: CardPage, path: str = PATHS[0], query: str = "", method: str 
 @pytest.mark.proves("B-03", "CARD-DISC-001", "CARD-CACHE-001", "CARD-CACHE-002", "CARD-CACHE-003")
 @each("path", PATHS)
 @each("query", ["", "dialect=", *(f"dialect={dialect.value}" for dialect in DialectName)])
-async def test_the_card_says_how_long_and_for_whom_it_holds(path: str, query: str) -> None:
+async def test_cards_have_cache_control(path: str, query: str) -> None:
     answer = await get(served(), path, query)
     assert answer.status == 200
     assert answer.headers == {
@@ -103,7 +103,7 @@ async def test_each_variant_has_its_own_tag() -> None:
         ({"if_none_match": "TAG", "if_modified_since": "Thu, 01 Jan 2026 03:04:05 GMT"}, 304),
     ],
 )
-async def test_what_the_caller_has_is_not_sent_again(method: str, headers: dict, status: int) -> None:
+async def test_current_cards_are_304(method: str, headers: dict, status: int) -> None:
     app = served()
     whole = await get(app)
     tag = whole.headers["etag"]
@@ -144,7 +144,7 @@ async def test_head_sends_everything_but_the_body(path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-async def test_other_verbs_are_refused_with_those_that_are_allowed(method: str) -> None:
+async def test_other_methods_get_405_with_allow(method: str) -> None:
     answer = await get(served(), method=method)
     assert (answer.status, answer.headers["allow"], answer.body) == (405, "GET, HEAD", b"")
 
@@ -222,7 +222,7 @@ BAD_HOSTS = [
 
 
 @each("host", BAD_HOSTS)
-async def test_a_host_that_is_none_is_not_repeated(host: str) -> None:
+async def test_invalid_hosts_are_not_echoed(host: str) -> None:
     card = (await get(served(), host=host)).json()
     assert card["url"] == card["supportedInterfaces"][0]["url"] == LOCAL
 
@@ -254,7 +254,7 @@ async def test_the_scheme_is_the_caller_s_and_the_name_in_lower_case() -> None:
 
 @pytest.mark.proves("B-03")
 @pytest.mark.parametrize("url", [PUBLIC, "http://10.0.0.1/", "http://box.lan:8000/"])
-async def test_a_configured_address_stands_whatever_the_caller_says(url: str) -> None:
+async def test_the_configured_address_overrides_the_host_header(url: str) -> None:
     app = served(url)
     answer = await get(app, host="evil.example")
     assert answer.json()["url"] == url
@@ -299,7 +299,7 @@ async def test_signatures_of_the_1_0_card_are_served_with_nothing_else() -> None
         assert "signatures" not in (await get(every, query=f"dialect={dialect}")).json()
 
 
-async def test_a_card_that_points_elsewhere_than_it_was_signed_has_no_signature() -> None:
+async def test_cards_with_rewritten_addresses_lose_their_signature() -> None:
     app = CardPage(replace(described(LOCAL), signatures=(SIGNATURE,)), modified=MODIFIED)
     for host, is_signed in (("localhost:8000", True), ("", True), ("127.0.0.1:8000", False)):
         card = (await get(app, query="dialect=v1", host=host)).json()
@@ -308,7 +308,7 @@ async def test_a_card_that_points_elsewhere_than_it_was_signed_has_no_signature(
 
 @each("query", ["", *(f"dialect={dialect.value}" for dialect in DialectName)])
 @each("host", ["localhost:8000", "127.0.0.1:8000"])
-async def test_what_speaks_1_0_is_signed_as_it_is_served(query: str, host: str) -> None:
+async def test_cards_of_1_0_are_signed_as_served(query: str, host: str) -> None:
     plain, signed = await get(served(), query=query, host=host), await get(served(sign=marked), query=query, host=host)
     expected = marked(plain.body) if query in ("", "dialect=v1") else plain.body
     assert (signed.status, signed.body) == (200, expected)
@@ -320,7 +320,7 @@ async def test_a_server_without_1_0_signs_nothing() -> None:
     assert "signatures" not in (await get(app)).json()
 
 
-async def test_a_card_is_signed_once_for_all_who_ask() -> None:
+async def test_cards_are_signed_once() -> None:
     times: list[bytes] = []
 
     def counted(body: bytes) -> bytes:

@@ -21,7 +21,7 @@ async def test_an_agent_uses_the_tools_of_an_mcp_server() -> None:
         assert text_in(given) == "2.0"
 
 
-async def test_what_the_tools_do_not_do_is_explained() -> None:
+async def test_missing_tool_features_are_explained() -> None:
     async with running(toolbox) as a2a:
         refused = await a2a.send_text("sing")
         assert refused.status.state is TaskState.REJECTED

@@ -67,7 +67,7 @@ async def test_a_call_is_answered(connect: Connect) -> None:
     assert result.structured_content["text"] == "you said hello"
 
 
-async def test_what_it_made_and_why_it_failed_are_told_apart(connect: Connect) -> None:
+async def test_results_and_failures_are_distinguished(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("fail", {"message": "half way"})
     assert result.is_error
@@ -75,7 +75,7 @@ async def test_what_it_made_and_why_it_failed_are_told_apart(connect: Connect) -
     assert result.structured_content["text"] == "so far\nno such city"
 
 
-async def test_a_conversation_goes_on_by_its_context(connect: Connect) -> None:
+async def test_conversations_continue_by_context_id(connect: Connect) -> None:
     async with connect() as client:
         first = (await client.call_tool("echo", {"message": "a"})).structured_content
         second = await client.call_tool("echo", {"message": "b", "context_id": first["context_id"]})
@@ -83,7 +83,7 @@ async def test_a_conversation_goes_on_by_its_context(connect: Connect) -> None:
     assert second.structured_content["task_id"] != first["task_id"]
 
 
-async def test_a_failure_is_an_error_that_says_why(connect: Connect) -> None:
+async def test_failures_are_errors_with_a_reason(connect: Connect) -> None:
     async with connect() as client:
         result = await client.call_tool("fail", {"message": "hello"})
     assert result.is_error
@@ -100,7 +100,7 @@ async def test_a_failure_is_an_error_that_says_why(connect: Connect) -> None:
         ({"task_id": "nowhere"}, "not found"),
     ],
 )
-async def test_what_makes_no_sense_is_explained(connect: Connect, arguments: dict[str, Any], why: str) -> None:
+async def test_invalid_arguments_are_explained(connect: Connect, arguments: dict[str, Any], why: str) -> None:
     async with connect() as client:
         result = await client.call_tool("echo", arguments)
     assert result.is_error
@@ -113,7 +113,7 @@ async def test_a_tool_that_is_not_there_is_refused(connect: Connect) -> None:
             await client.call_tool("nobody", {"message": "hello"})
 
 
-async def test_what_an_agent_says_on_its_way_is_progress(connect: Connect) -> None:
+async def test_intermediate_messages_are_progress(connect: Connect) -> None:
     heard: list[tuple[float, str | None]] = []
 
     async def heard_of(progress: float, total: float | None, message: str | None) -> None:
@@ -157,7 +157,7 @@ async def test_files_are_resources_and_images(connect: Connect) -> None:
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-async def test_without_forms_a_question_is_a_result_that_says_how_to_go_on(connect: Connect) -> None:
+async def test_without_elicitation_a_question_is_a_result(connect: Connect) -> None:
     async with connect() as client:
         asked = await client.call_tool("trip_agent", {"message": "a trip"})
         task_id = asked.structured_content["task_id"]
@@ -216,7 +216,7 @@ async def test_a_call_that_is_given_up_cancels_its_task(connect: Connect, tmp_pa
         await until(file, "stopped")
 
 
-async def test_a_call_that_waits_no_longer_says_how_to_look_again(connect: Connect, tmp_path: Path) -> None:
+async def test_timed_out_calls_explain_how_to_continue(connect: Connect, tmp_path: Path) -> None:
     file = tmp_path / "there"
     async with connect(wait=0.3) as client:
         begun = await client.call_tool("patient", {"message": str(file)})

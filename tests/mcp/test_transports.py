@@ -105,7 +105,7 @@ async def test_over_http_a_call_is_cancelled(mode: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_over_http_agents_elsewhere_are_tools(mode: Any, elsewhere: Server, tmp_path: Path) -> None:
+async def test_remote_agents_are_tools_over_http(mode: Any, elsewhere: Server, tmp_path: Path) -> None:
     heard: list[str | None] = []
 
     async def heard_of(progress: float, total: float | None, message: str | None) -> None:
@@ -128,7 +128,7 @@ async def test_one_agent_of_a_server_may_be_named(elsewhere: Server, tmp_path: P
         assert [tool.name for tool in (await client.list_tools()).tools] == ["trip_agent"]
 
 
-async def test_an_agent_that_is_gone_is_an_error_that_says_so(elsewhere: Server, tmp_path: Path) -> None:
+async def test_unreachable_agents_are_errors(elsewhere: Server, tmp_path: Path) -> None:
     server = command(tmp_path, "--url", elsewhere.url)
     async with asyncio.timeout(BOUND_SECONDS), Client(server) as client:
         await asyncio.to_thread(elsewhere.kill)
@@ -137,7 +137,7 @@ async def test_an_agent_that_is_gone_is_an_error_that_says_so(elsewhere: Server,
     assert text(result) == ["The agent cannot be reached"]
 
 
-def test_what_cannot_be_served_is_said_on_standard_error(tmp_path: Path) -> None:
+def test_unservable_agents_are_reported_on_standard_error(tmp_path: Path) -> None:
     nowhere = accord(tmp_path, "mcp", "--url", f"http://127.0.0.1:{free_port()}")
     assert (nowhere.returncode, nowhere.stdout) == (3, ""), "as for every command"
     assert "Traceback" not in nowhere.stderr
@@ -147,7 +147,7 @@ def test_what_cannot_be_served_is_said_on_standard_error(tmp_path: Path) -> None
     assert "an invalid address" in none.stderr
 
 
-def test_a_port_that_is_taken_is_said(elsewhere: Server, tmp_path: Path) -> None:
+def test_occupied_ports_are_reported(elsewhere: Server, tmp_path: Path) -> None:
     taken = accord(tmp_path, "mcp", "--url", elsewhere.url, "--transport", "http", "--port", str(elsewhere.port))
     assert (taken.returncode, taken.stdout) == (1, "")
     assert "in use" in taken.stderr

@@ -84,17 +84,17 @@ def test_every_timestamp_has_one_form(given_text: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "now", "2024-13-01T00:00:00.000Z", "0001-01-01T00:00:00+23:59", "9" * 30])
-def test_what_is_no_timestamp_is_refused(text: str) -> None:
+def test_invalid_timestamps_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="ISO 8601"):
         timestamp(text)
 
 
-def test_a_task_knows_when_it_was_created_from_its_id() -> None:
+def test_creation_time_comes_from_the_task_id() -> None:
     made = uuid7(1_700_000_000_123, bytes(10))
     assert Task(id=made, status=STATUS).created_at == timestamp_ms(1_700_000_000_123)
 
 
-def test_a_stated_time_of_creation_wins_and_an_unknown_one_falls_back_to_the_status() -> None:
+def test_creation_time_falls_back_to_the_status() -> None:
     stated = Task(id="x", status=STATUS, metadata={"createdAt": "2024-01-01T00:00:00Z"})
     assert stated.created_at == "2024-01-01T00:00:00.000Z"
     assert Task(id="x", status=STATUS, metadata={"createdAt": "soon"}).created_at is None

@@ -78,13 +78,13 @@ def test_private_addresses_need_trust(address: str) -> None:
 
 @pytest.mark.proves("B-18")
 @each("address", NEVER + NEVER_6)
-def test_what_no_machine_of_ours_has_is_refused_even_with_trust(address: str) -> None:
+def test_reserved_addresses_are_refused_even_if_trusted(address: str) -> None:
     assert check_address(address)
     assert check_address(address, is_trusted=True)
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "0x7f.1", "127.1", "2130706433", "8.8.8.8 ", "08.8.8.8"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     assert check_address(text) == "no address"
 
 
@@ -100,7 +100,7 @@ def test_nothing_is_public_that_the_standard_library_calls_private(address: IPv4
 
 
 @given(st.ip_addresses(v=4))
-def test_an_embedded_address_is_what_it_embeds(address: IPv4Address) -> None:
+def test_embedded_ipv4_addresses_are_checked(address: IPv4Address) -> None:
     for prefix in ("::ffff:", "64:ff9b::"):
         assert find_special_range(ip_address(f"{prefix}{address}")) == find_special_range(address)
 

@@ -39,7 +39,7 @@ def getting(url: str) -> HttpRequest:
         ("https://user:secret@example.com/", "contains a user name"),
     ],
 )
-async def test_a_policy_says_where_requests_may_go(making: Callable[..., HttpSession], url: str, reason: str) -> None:
+async def test_the_policy_restricts_targets(making: Callable[..., HttpSession], url: str, reason: str) -> None:
     with pytest.raises(Unreachable, match=reason) as raised:
         await making(policy=Policy()).open(getting(url))
     assert raised.value.was_sent is False

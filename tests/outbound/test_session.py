@@ -63,7 +63,7 @@ async def asked(url: str, policy: Policy | None = None, **options: Any) -> Any:
         ["nonsense"],
     ],
 )
-async def test_a_name_of_a_private_address_is_refused_before_anything_is_opened(
+async def test_private_names_are_refused_before_connecting(
     addresses: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     dialled = Dialled()
@@ -74,7 +74,7 @@ async def test_a_name_of_a_private_address_is_refused_before_anything_is_opened(
 
 
 @pytest.mark.proves("B-18")
-async def test_the_address_that_was_checked_is_the_one_that_is_used(listening: Listening) -> None:
+async def test_the_checked_address_is_used(listening: Listening) -> None:
     listener = await listening()
     names, dialled = Names([PUBLIC], ["127.0.0.1"]), Dialled()
     url = f"https://rebinding.example:{listener.port}/"
@@ -115,7 +115,7 @@ async def test_even_an_address_that_slipped_through_is_not_connected_to(
     assert listener.connections == 0
 
 
-async def test_a_trusted_host_lends_its_address_to_nobody(listening: Listening) -> None:
+async def test_trust_in_a_host_does_not_extend_to_its_address(listening: Listening) -> None:
     listener = await listening()
     policy = Policy(allow_hosts=frozenset({"hooks.internal"}))
     async with HttpSession.strict(policy, resolve=Names(["127.0.0.1"])) as outbound:
@@ -170,7 +170,7 @@ async def test_an_unknown_certificate_is_not_accepted(listening: Listening, cert
     assert listener.heads == []
 
 
-async def test_what_does_not_speak_tls_is_unreachable(listening: Listening) -> None:
+async def test_servers_without_tls_are_unreachable(listening: Listening) -> None:
     async def gibberish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(OTHER_PROTOCOL)
@@ -185,7 +185,7 @@ OTHER_PROTOCOL = b"220 mail.example ESMTP\r\n"
 # --- what is sent -------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_says_who_sends_it_and_brings_nothing_along(listening: Listening) -> None:
+async def test_requests_have_a_user_agent_and_no_cookies(listening: Listening) -> None:
     listener = await listening(
         b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nX-Thing: 1\r\nContent-Length: 2\r\n\r\nok"
     )
@@ -254,7 +254,7 @@ async def test_a_body_as_long_as_allowed_is_whole(listening: Listening) -> None:
             assert (answer.body, answer.is_whole) == (body, is_whole)
 
 
-async def test_nobody_waits_for_a_body_that_is_not_wanted(listening: Listening) -> None:
+async def test_unwanted_bodies_are_not_awaited(listening: Listening) -> None:
     listener = await listening(begun)
     async with HttpSession.strict(DEVELOPMENT, total_seconds=3600) as outbound:
         answer = await outbound.request("GET", f"http://127.0.0.1:{listener.port}/", max_bytes=0)
@@ -288,7 +288,7 @@ async def test_a_name_that_is_never_answered_is_given_up() -> None:
     ],
     ids=["a header without end", "too many headers", "a long reason", "another protocol"],
 )
-async def test_what_is_no_answer_is_unreachable(speaks: Any, listening: Listening) -> None:
+async def test_invalid_answers_are_unreachable(speaks: Any, listening: Listening) -> None:
     listener = await listening(speaks)
     with pytest.raises(Unreachable, match="not HTTP"):
         await asked(f"http://127.0.0.1:{listener.port}/", DEVELOPMENT)
@@ -305,7 +305,7 @@ async def test_a_server_that_hangs_up_is_unreachable(listening: Listening) -> No
     assert listener.connections == 1
 
 
-async def test_nobody_there_is_unreachable_and_the_reason_names_no_address() -> None:
+async def test_unreachable_errors_name_no_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(Unreachable) as found:
@@ -333,13 +333,13 @@ async def system() -> AsyncIterator[SystemResolver]:
     found.close()
 
 
-async def test_the_system_is_asked_for_names(system: SystemResolver) -> None:
+async def test_names_are_resolved_by_the_system(system: SystemResolver) -> None:
     found = await system("localhost")
     assert set(found) <= {"127.0.0.1", "::1"}
     assert len(found) == len(set(found)) >= 1
 
 
-async def test_what_the_system_reads_as_a_number_is_checked_as_well(system: SystemResolver) -> None:
+async def test_numeric_host_forms_are_checked(system: SystemResolver) -> None:
     assert await system("0x7f.1") == ["127.0.0.1"]
     with pytest.raises(TargetRefused):
         await connector.CheckedResolver(system, is_trusted=False).resolve("0x7f.1", 443)
@@ -365,5 +365,5 @@ async def test_slow_names_take_no_thread_that_agents_need(
     assert {type(error) for error in found} == {socket.gaierror}
 
 
-def test_nobody_is_waited_for_longer_than_webhooks_may_take() -> None:
+def test_requests_have_the_webhook_timeout() -> None:
     assert 10 <= messages.CONNECT_SECONDS <= session.TOTAL_SECONDS <= 30

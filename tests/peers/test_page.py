@@ -32,7 +32,7 @@ def test_a_row_is_read_as_it_was_written() -> None:
     }
 
 
-def test_every_reason_is_told_once() -> None:
+def test_every_reason_appears_once() -> None:
     text = written([row(Direction.CALLS_US, "one", LIST=NO, CANCEL=NO, GET=FAILED)], ["two: not there"], "9")
     assert "    - · list, cancel: no such method\n" in text
     assert "    - ✗ get: `KeyError: 'task'`\n" in text
@@ -48,7 +48,7 @@ def test_the_page_has_every_row_and_no_other() -> None:
     assert set(shown_in(PAGE.read_text(encoding="utf-8"))) == measured, "`make interop` writes the page again"
 
 
-def test_what_ends_otherwise_than_a_row_says_is_found() -> None:
+def test_deviations_from_a_row_are_found() -> None:
     found = {Operation.GET: FAILED, Operation.LIST: NO, Operation.SEND: WORKED}
     assert unexpected(found, {Operation.GET: broken("KeyError"), Operation.LIST: absent("no such")}) == {}
     assert unexpected(found, {Operation.GET: absent("KeyError"), Operation.LIST: absent("another reason")}) == {

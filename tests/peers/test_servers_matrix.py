@@ -34,7 +34,9 @@ def offer(request: pytest.FixtureRequest) -> Offer:
 
 
 @pytest.mark.parametrize("operation", operations())
-async def test_a_server_does_what_it_offers(offer: Offer, operation: Operation, servers: Servers, page: Page) -> None:
+async def test_servers_support_what_they_declare(
+    offer: Offer, operation: Operation, servers: Servers, page: Page
+) -> None:
     found = {operation: await offer.outcome(servers, operation)}
     assert unexpected(found, offer.shorts) == {}
     page.shows(Direction.IS_CALLED, offer, found)

@@ -28,7 +28,7 @@ GOOD = (
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=[family.name for family in FAMILIES])
-def test_what_is_ours_is_in_the_table_and_loads(family: Group[Any]) -> None:
+def test_built_in_entries_load(family: Group[Any]) -> None:
     assert set(family.ours) <= set(family.names())
     for name in family.ours:
         assert name in family
@@ -89,7 +89,7 @@ def test_two_packages_with_one_name_are_both_refused(install: Install) -> None:
     assert [one.problem is None for one in entries.installed_plugins(check=True)] == [False, False]
 
 
-def test_a_name_that_nobody_has_is_answered_with_the_nearest() -> None:
+def test_unknown_names_get_the_nearest() -> None:
     with pytest.raises(NotRegistered, match="unknown authentication scheme 'basci'; did you mean 'basic'"):
         SCHEMES.load("basci")
     with pytest.raises(NotRegistered, match="there are az, dir, gs, s3"):

@@ -102,7 +102,7 @@ def test_a_server_uses_all_five(server: Server, tmp_path: Path) -> None:
         {"Authorization": "Ticket ..."},
     ],
 )
-def test_who_has_no_ticket_is_told_what_to_bring(server: Server, brought: dict[str, str]) -> None:
+def test_missing_tickets_get_a_challenge(server: Server, brought: dict[str, str]) -> None:
     refused = server.post("GetTask", headers=brought, id="x")
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Ticket realm="accord"')
     assert server.post("GetTask", headers=ticket("alice", seconds=-1), id="x").status_code == 401
@@ -147,7 +147,7 @@ def _until(look: Any) -> None:
         ('store = "env:STORE"', 'store = "postgresql://x/y?signals=socket:///x"', "names servers as nats://host:4222"),
     ],
 )
-def test_what_nobody_has_registered_is_refused(
+def test_unregistered_names_are_refused(
     place: tuple[Path, dict[str, str]], before: str, after: str, reason: str
 ) -> None:
     folder, env = place
@@ -170,7 +170,7 @@ def test_what_nobody_has_registered_is_refused(
         ("timeout: 30s", "branch: x", "`branch` does nothing for a step of the type digest"),
     ],
 )
-def test_a_workflow_is_checked_against_what_the_step_takes(
+def test_workflows_are_checked_against_the_step_s_fields(
     place: tuple[Path, dict[str, str]], before: str, after: str, reason: str
 ) -> None:
     folder, env = place

@@ -78,14 +78,14 @@ def polish(install: Install) -> None:
         ('with: { what: shoe }, verification: { type: output_contains, value: "boot" }', "failed", "boot"),
     ],
 )
-async def test_what_becomes_of_a_step(step: str, state: str, text: str, tmp_path: Path) -> None:
+async def test_step_results_are_recorded(step: str, state: str, text: str, tmp_path: Path) -> None:
     async with running(flow(tmp_path, f"name: a, type: polish, {step}")) as a2a:
         task = assert_task(await a2a.send_text("go"), state=state)
         assert text in str(task)
 
 
 @pytest.mark.usefixtures("polish")
-async def test_it_is_given_what_others_said_also_in_maps_and_loops(tmp_path: Path) -> None:
+async def test_steps_get_earlier_outputs_in_maps_and_loops(tmp_path: Path) -> None:
     agent = flow(
         tmp_path,
         "name: count, type: deterministic, command: echo 4",
@@ -109,7 +109,7 @@ def test_a_broken_package_is_named_before_a_run(install: Install, tmp_path: Path
     assert "the package acme-steps 1.0 cannot be used" in found.message
 
 
-async def test_a_run_whose_package_is_gone_fails_and_says_so(
+async def test_runs_of_missing_packages_fail_with_the_reason(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("acme-steps", POLISH, "accord.steps", "polish = acme_steps:STEP")

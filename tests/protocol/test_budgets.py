@@ -44,7 +44,7 @@ def test_the_tighter_of_two_budgets_is_over_when_either_is(one: Budget, other: B
 
 
 @given(budget=budgets, used=uses)
-def test_what_is_left_can_be_used_and_no_more(budget: Budget, used: TokenUsage) -> None:
+def test_the_remaining_budget_is_the_limit(budget: Budget, used: TokenUsage) -> None:
     left = budget.left(used)
     if left.max_tokens is not None and budget.over(used) is None:
         assert budget.over(used.and_(TokenUsage(input_tokens=left.max_tokens))) is None
@@ -70,7 +70,7 @@ USED = BudgetAccount().charged(TokenUsage(input_tokens=7, output_tokens=5, cost=
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_every_dialect_shows_what_a_task_has_used(name: str) -> None:
+def test_every_dialect_shows_usage(name: str) -> None:
     codec = CODECS[name]
     task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING), metadata={"usage": USED})
     shown = codec.decode_result(Operation.GET, codec.encode_result(Operation.GET, task), GetRequest(id="t"))
@@ -79,7 +79,7 @@ def test_every_dialect_shows_what_a_task_has_used(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CODECS if name != "vault"])  # whose status events have no metadata
-def test_followers_are_told_what_is_used(name: str) -> None:
+def test_subscribers_get_usage(name: str) -> None:
     codec = CODECS[name]
     before = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING))
     status = TaskStatus(state=TaskState.COMPLETED, timestamp="2026-01-01T00:00:00.000Z")
@@ -105,7 +105,7 @@ def test_every_dialect_brings_the_budget_of_a_message(name: str) -> None:
     assert (found.budget, found.deadline_at(1000)) == (Budget(max_tokens=5, max_cost=0.5), 61_000)
 
 
-def test_a_task_keeps_the_latest_usage_and_what_else_it_has() -> None:
+def test_tasks_keep_the_latest_usage_and_other_metadata() -> None:
     task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING), metadata={"own": 1})
 
     def working(metadata: dict[str, object] | None) -> StatusUpdate:

@@ -85,7 +85,7 @@ def test_a_signed_card_is_verified(key: Key) -> None:
         card_signatures.verify_card(signed, TRUSTED, NOW)
 
 
-def test_the_fragment_of_the_specification_keeps_what_is_required() -> None:  # 8.4.1
+def test_the_specification_s_fragment_keeps_required_fields() -> None:  # 8.4.1
     fragment = {
         "name": "Example Agent",
         "description": "",
@@ -151,7 +151,7 @@ def judge(card: a2a_pb2.AgentCard, key: CardSigningKey) -> None:
 @pytest.mark.proves("CARD-SIGN-001", "CARD-SIGN-003")
 @given(strategies.cards)
 @settings(max_examples=50)
-def test_the_sdk_verifies_what_we_sign(card: AgentCard) -> None:
+def test_the_sdk_verifies_our_signatures(card: AgentCard) -> None:
     for dialects in (V1, ALL):
         try:
             document = card_signatures.sign_card(encode_card(card, dialects), ES256)
@@ -167,7 +167,7 @@ def test_the_sdk_verifies_what_we_sign(card: AgentCard) -> None:
 @pytest.mark.proves("CARD-SIGN-001")
 @given(strategies.cards)
 @settings(max_examples=50)
-def test_we_verify_what_the_sdk_signs(card: AgentCard) -> None:
+def test_we_verify_the_sdk_s_signatures(card: AgentCard) -> None:
     sign = sdk.create_agent_card_signer(
         PyJWK.from_dict(NATIVE.as_dict(private=True) | {"alg": "ES256"}),
         {"kid": "k-1", "alg": "ES256", "typ": "JOSE", "jku": None},
@@ -190,7 +190,7 @@ def test_we_verify_what_the_sdk_signs(card: AgentCard) -> None:
 
 
 @pytest.mark.proves("CARD-SIGN-001")
-def test_what_an_sdk_serves_beside_what_it_signed_does_not_count() -> None:
+def test_unsigned_fields_of_sdk_cards_are_ignored() -> None:
     sign = sdk.create_agent_card_signer(
         PyJWK.from_dict(NATIVE.as_dict(private=True) | {"alg": "ES256"}),
         {"kid": "k-1", "alg": "ES256", "typ": "JOSE", "jku": None},
@@ -226,14 +226,14 @@ def unsigned(document: bytes) -> dict[str, Any]:
     return found
 
 
-def test_whoever_verifies_a_whole_card_gets_all_of_it() -> None:
+def test_fully_signed_cards_are_returned_whole() -> None:
     found = card_signatures.verify_card(EVERYWHERE, TRUSTED, NOW)
     assert found.is_whole
     assert json.loads(found.document) == json.loads(EVERYWHERE)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_what_a_signature_does_not_cover_is_not_handed_out(name: str) -> None:
+def test_unsigned_fields_are_dropped(name: str) -> None:
     found = card_signatures.verify_card(changed(EVERYWHERE, **{name: FOREIGN[name]}), TRUSTED, NOW)
     assert not found.is_whole
     assert b"evil" not in found.document
@@ -277,7 +277,7 @@ def test_a_card_of_an_sdk_without_its_requirement_is_not_trusted(requirements: A
 
 
 @pytest.mark.parametrize("requirements", [[{}], [{"schemes": {"other": {"list": []}}}]])
-def test_what_the_sdks_leave_out_is_not_handed_out_where_only_they_have_signed(requirements: Any) -> None:
+def test_fields_omitted_by_sdk_signatures_are_dropped(requirements: Any) -> None:
     found = card_signatures.verify_card(changed(of_an_sdk(ASKING), securityRequirements=requirements), TRUSTED, NOW)
     assert not found.is_whole
     assert decode_card(found.document).security_requirements == ()
@@ -285,7 +285,7 @@ def test_what_the_sdks_leave_out_is_not_handed_out_where_only_they_have_signed(r
 
 @given(strategies.cards)
 @settings(max_examples=50)
-def test_what_is_handed_out_can_be_verified_again_and_is_whole(card: AgentCard) -> None:
+def test_verified_cards_can_be_verified_again(card: AgentCard) -> None:
     try:
         document = card_signatures.sign_card(encode_card(card, ALL), ES256)
     except NotCanonical:
@@ -349,7 +349,7 @@ def test_a_card_of_another_dialect_is_verified_as_it_stands() -> None:
         {"use": "enc"},
     ],
 )
-def test_a_key_that_is_expired_revoked_or_not_for_this_verifies_nothing(member: dict[str, Any]) -> None:
+def test_expired_and_revoked_keys_verify_nothing(member: dict[str, Any]) -> None:
     keys = jose.read_keys(json.dumps({"keys": [NATIVE.as_dict(private=False) | member]}).encode())
     with pytest.raises(UntrustedCard):
         card_signatures.verify_card(SIGNED, keys, NOW)
@@ -360,7 +360,7 @@ def test_a_key_that_expires_later_still_verifies() -> None:
     assert card_signatures.verify_card(SIGNED, keys, NOW).key == "k-1"
 
 
-def test_keys_are_pinned_and_never_those_that_the_card_brings() -> None:
+def test_only_pinned_keys_are_used() -> None:
     stranger = ECKey.generate_key("P-256", {"kid": "k-1"})
     header = {"alg": "ES256", "kid": "k-1", "jwk": stranger.as_dict(private=False), "jku": "https://evil.example/"}
     token = jose.sign_payload(card_signatures.payloads(SIGNED)[0], header, stranger)  # type: ignore[arg-type] # an embedded key
@@ -415,7 +415,7 @@ def encoded(header: Any) -> str:
         [{"protected": "W" * 5000, "signature": "AA"}],
     ],
 )
-def test_what_is_no_signature_is_not_trusted(signatures: Any) -> None:
+def test_invalid_signatures_are_not_trusted(signatures: Any) -> None:
     with pytest.raises(UntrustedCard):
         card_signatures.verify_card(changed(SIGNED, signatures=signatures), TRUSTED, NOW)
 
@@ -429,7 +429,7 @@ def test_only_so_many_signatures_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"null", b"[" * 100_000, b'{"a":' * 5000, b'{"n":1e999}', b"\xff"])
-def test_what_is_no_card_is_not_trusted(document: bytes) -> None:
+def test_invalid_cards_are_not_trusted(document: bytes) -> None:
     with pytest.raises(UntrustedCard):
         card_signatures.verify_card(document, TRUSTED, NOW)
 

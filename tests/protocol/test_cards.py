@@ -121,7 +121,7 @@ def test_one_document_speaks_every_dialect() -> None:
 
 
 @pytest.mark.proves("B-03")
-def test_what_is_not_enabled_is_not_in_the_document() -> None:
+def test_disabled_features_are_not_in_the_document() -> None:
     public = set(PUBLIC)
     assert public - json.loads(encode_card(CARD, ALL - {V1})).keys() == {
         "supportedInterfaces",
@@ -143,7 +143,7 @@ def test_what_is_not_enabled_is_not_in_the_document() -> None:
 
 
 @pytest.mark.proves("B-03", "2-09")
-def test_a_card_without_a_provider_gets_one_only_where_agentvault_wants_it() -> None:
+def test_missing_providers_are_added_only_for_vault() -> None:
     card = replace(CARD, provider=None)
     assert json.loads(encode_card(card, ALL))["provider"] == {
         "organization": "example.com",
@@ -156,7 +156,7 @@ def test_a_card_without_a_provider_gets_one_only_where_agentvault_wants_it() -> 
 
 @pytest.mark.proves("B-03")
 @pytest.mark.parametrize("provider", [CARD.provider, None])
-def test_an_agent_has_one_name_in_registries_whichever_card_is_asked_for(provider: AgentProvider | None) -> None:
+def test_every_card_gives_one_registry_name(provider: AgentProvider | None) -> None:
     card = replace(CARD, provider=provider)
     every, alone = json.loads(encode_card(card, ALL)), json.loads(encode_card(card, ALL, VAULT))
     assert every["humanReadableId"] == alone["humanReadableId"]
@@ -166,7 +166,7 @@ def test_an_agent_has_one_name_in_registries_whichever_card_is_asked_for(provide
 @pytest.mark.proves("B-03", "4-02")
 @pytest.mark.proves("B-13")
 @pytest.mark.parametrize("only", [None, V03, RELAY])
-def test_readers_of_0_3_are_offered_an_extended_card_where_they_can_authenticate(only: DialectName | None) -> None:
+def test_cards_of_0_3_offer_the_extended_card_with_authentication(only: DialectName | None) -> None:
     def offers(card: AgentCard) -> Any:
         return json.loads(encode_card(card, ALL, only)).get("supportsAuthenticatedExtendedCard")
 
@@ -176,7 +176,7 @@ def test_readers_of_0_3_are_offered_an_extended_card_where_they_can_authenticate
     assert json.loads(encode_card(replace(CARD, security_schemes={}), ALL))["capabilities"]["extendedAgentCard"] is True
 
 
-def test_skills_are_merged_one_by_one_and_only_a_schema_that_is_stated_is_written() -> None:
+def test_skills_merge_and_keep_stated_schemas() -> None:
     plain = AgentSkill(id="book", name="Book", description="Books", tags=("travel",))
     skills = json.loads(encode_card(replace(CARD, skills=(plain, *CARD.skills)), ALL))["skills"]
     assert [(skill["id"], skill["name"]) for skill in skills] == [("book", "Book"), ("plan", "Plan")]
@@ -186,7 +186,7 @@ def test_skills_are_merged_one_by_one_and_only_a_schema_that_is_stated_is_writte
 
 
 @pytest.mark.proves("B-03", "4-02")
-def test_the_generic_dialect_gets_its_list_of_capabilities_when_it_asks() -> None:
+def test_gen_cards_list_capabilities() -> None:
     able = ["streaming", "push_notifications", "extended_agent_card"]
     assert json.loads(encode_card(CARD, ALL, GEN))["capabilities"] == able
     assert json.loads(encode_card(CARD, {GEN}))["capabilities"] == able
@@ -208,7 +208,7 @@ def test_each_dialect_s_own_card_is_recognized(dialect: DialectName) -> None:
 
 @pytest.mark.proves("B-03")
 @pytest.mark.parametrize("lacking", ["authSchemes", "humanReadableId"])
-def test_a_card_of_agentvault_is_known_by_either_of_its_members(lacking: str) -> None:
+def test_vault_cards_are_recognized_by_either_field(lacking: str) -> None:
     card = json.loads(encode_card(CARD, ALL, VAULT))
     del card[lacking]
     with pytest.raises(InvalidParams, match=lacking):
@@ -227,13 +227,13 @@ def test_every_family_of_clients_accepts_the_public_card() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"supportedInterfaces":[]}', b'{"capabilities":[]}', b'{"authSchemes":1}']
 )
-def test_what_is_no_card_is_refused(body: bytes) -> None:
+def test_invalid_cards_are_refused(body: bytes) -> None:
     with pytest.raises(AccordError):
         decode_card(body)
 
 
 @pytest.mark.proves("B-03")
-def test_signatures_are_written_only_with_what_they_were_made_over() -> None:
+def test_signatures_are_written_only_with_signed_content() -> None:
     signed = replace(CARD, signatures=(CardSignature(protected="eyJ", signature="abc"),))
     written = [{"protected": "eyJ", "signature": "abc"}]
     assert json.loads(encode_card(signed, {V1}))["signatures"] == written
@@ -275,7 +275,7 @@ def test_the_catalog_of_many_agents() -> None:
     }
 
 
-def test_a_host_without_a_provider_is_known_by_its_name_and_an_empty_one_by_nothing() -> None:
+def test_hosts_without_a_provider_use_their_name() -> None:
     alone = replace(CARD, provider=None)
     written = json.loads(encode_catalog({"http://[::1]:8000/card.json": alone}))
     assert written["host"] == {"displayName": "::1", "identifier": "::1"}

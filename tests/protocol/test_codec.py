@@ -93,7 +93,7 @@ def test_a_number_of_one_s_own_is_as_large_as_one_likes() -> None:
     ],
     ids=["not JSON", "too large", "too deep"],
 )
-def test_what_cannot_be_read_twice_is_still_refused(body: bytes) -> None:
+def test_invalid_input_is_refused_on_every_read(body: bytes) -> None:
     with pytest.raises(InvalidParams) as caught:
         codec.decode(body, SEND)
     assert caught.value.violations[0].field.startswith("metadata")
@@ -122,7 +122,7 @@ def test_utf8_is_welcome() -> None:
     "body",
     [b"", b"{", b'{"message":}', b"\xff", b'{"message":{"messageId":"\xff"}}', b'{"message":{"messageId":"\\ud800"}}'],
 )
-def test_what_is_not_json_is_a_parse_error(body: bytes) -> None:
+def test_invalid_json_is_a_parse_error(body: bytes) -> None:
     with pytest.raises(ParseError):
         codec.decode(body, SEND)
 
@@ -204,7 +204,7 @@ def test_values_are_counted_outside_of_strings(body: bytes, too_many: bool) -> N
         st.none() | st.text(alphabet='",[]{}\\\\ab'), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
     )
 )
-def test_what_is_counted_is_what_the_json_has(value: object) -> None:
+def test_the_count_equals_the_json_values(value: object) -> None:
     def members(found: object) -> int:
         items = list(found.values() if isinstance(found, dict) else found) if isinstance(found, dict | list) else []
         own = max(1, len(items)) if isinstance(found, dict | list) else 0

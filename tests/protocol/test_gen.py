@@ -94,7 +94,7 @@ def with_stream(**config: Any) -> dict[str, Any]:
         ("PUSH_DELETE", {}, "task_id"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(operation: str, params: Any, field: str) -> None:
+def test_missing_and_invalid_fields_are_named(operation: str, params: Any, field: str) -> None:
     with pytest.raises(InvalidParams) as refused:
         GEN.decode_request(Operation[operation], json.dumps(params).encode())
     assert [violation.field for violation in refused.value.violations] == [field]
@@ -126,7 +126,7 @@ def test_configurations_are_checked(params: Any, field: str) -> None:
 
 
 @pytest.mark.proves("B-08")
-def test_configurations_reach_whoever_asks_the_request_for_them() -> None:
+def test_configurations_are_in_the_request() -> None:
     params = with_config(timeout=30_000, priority="high") | with_stream(include_intermediates=False, buffer_size=1024)
     request = GEN.decode_request(Operation.STREAM, json.dumps(params).encode())
     assert isinstance(request, SendRequest)
@@ -134,14 +134,14 @@ def test_configurations_reach_whoever_asks_the_request_for_them() -> None:
     assert (request.include_intermediates, request.buffer_size) == (False, 1024)
 
 
-def test_a_reason_reaches_whoever_asks_the_request_for_it() -> None:
+def test_cancel_reasons_are_in_the_request() -> None:
     request = GEN.decode_request(Operation.CANCEL, b'{"task_id":"t","reason":"User cancellation"}')
     assert isinstance(request, CancelRequest)
     assert request.reason == "User cancellation"
 
 
 @each("operation", Operation)
-def test_what_is_not_json_is_no_request(operation: Operation) -> None:
+def test_invalid_json_is_not_a_request(operation: Operation) -> None:
     with pytest.raises(ParseError):
         GEN.decode_request(operation, b"{")
     with pytest.raises(InvalidParams):
@@ -163,7 +163,7 @@ def test_the_methods_are_the_founding_document_s() -> None:
 
 
 @pytest.mark.proves("4-44")
-def test_what_is_not_utf_8_is_refused() -> None:
+def test_invalid_utf_8_is_refused() -> None:
     with pytest.raises(ParseError):
         GEN.decode_request(Operation.SEND, b'{"message":{"parts":[{"type":"text","content":"\xff"}]}}')
 
@@ -290,7 +290,7 @@ def test_data_too_large_for_its_schema_is_refused(schema: Any, data: Any) -> Non
         ({"patternProperties": {f"^{at}$": True for at in range(json_schema.MAX_PATTERNS)}}, {}),
     ],
 )
-def test_what_a_schema_may_be(schema: Any, data: Any) -> None:
+def test_accepted_schemas(schema: Any, data: Any) -> None:
     check(data, schema, "content", "schema")
 
 
@@ -323,7 +323,7 @@ def doubling(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.proves("4-09")
-def test_a_schema_that_multiplies_its_work_is_refused_before_it_is_done() -> None:
+def test_expensive_schemas_are_refused_first() -> None:
     with pytest.raises(InvalidParams, match="too complex"):
         check("x", doubling(6), "content", "schema")
     with pytest.raises(InvalidParams) as refused:
@@ -331,7 +331,7 @@ def test_a_schema_that_multiplies_its_work_is_refused_before_it_is_done() -> Non
     assert refused.value.violations == (("content", "Does not match its schema"),)
 
 
-def test_the_parts_of_one_request_share_what_may_be_spent() -> None:
+def test_parts_of_a_request_share_the_work_limit() -> None:
     once = check(1, doubling(4), "content", "schema")
     assert once > 0
     with pytest.raises(InvalidParams, match="too large for so complex"):
@@ -427,7 +427,7 @@ def test_times_are_iso_8601(key: str) -> None:
         ("EXTENDED_CARD", b"{}"),
     ],
 )
-def test_an_answer_that_is_none_is_the_agent_s_fault(operation: str, answer: bytes) -> None:
+def test_invalid_answers_are_agent_errors(operation: str, answer: bytes) -> None:
     with pytest.raises(InvalidAgentResponse):
         GEN.decode_result(Operation[operation], answer, CardRequest())
 
@@ -435,7 +435,7 @@ def test_an_answer_that_is_none_is_the_agent_s_fault(operation: str, answer: byt
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b'{"type":"dance"}', b'{"type":"status"}', b'{"type":"task"}', b'{"type":5}']
 )
-def test_an_event_that_is_none_is_the_agent_s_fault(data: bytes) -> None:
+def test_invalid_events_are_agent_errors(data: bytes) -> None:
     with pytest.raises(InvalidAgentResponse):
         GEN.decode_event(Frame(data=data))
 
@@ -486,7 +486,7 @@ def test_chunks_of_a_streamed_text_are_one_string() -> None:
 
 
 @pytest.mark.proves("B-15")
-def test_a_missing_task_and_bad_parameters_share_a_code_but_not_a_meaning() -> None:
+def test_missing_tasks_and_bad_parameters_are_distinguished() -> None:
     missing, bad = TaskNotFound("why", metadata={"task_id": "t"}), InvalidParams("why")
     assert GEN.encode_error(missing).code == GEN.encode_error(bad).code
     assert type(GEN.decode_error(GEN.encode_error(missing))) is TaskNotFound
@@ -503,7 +503,7 @@ def test_a_missing_task_and_bad_parameters_share_a_code_but_not_a_meaning() -> N
         ({"name": "A", "description": "", "version": "1", "skills": [{}]}, "skills[0].name"),
     ],
 )
-def test_a_card_that_is_none_is_refused(card: Any, field: str) -> None:
+def test_an_invalid_card_is_refused(card: Any, field: str) -> None:
     with pytest.raises(InvalidParams) as refused:
         GEN.decode_card(json.dumps(card).encode())
     assert refused.value.violations[0].field == field

@@ -68,14 +68,14 @@ def test_loopback_is_where_only_this_machine_can_call(host: str) -> None:
 
 @pytest.mark.proves("C-18", "2-01")
 @each("host", ELSEWHERE)
-def test_what_others_can_be_is_not_this_machine(host: str) -> None:
+def test_public_hosts_are_not_local(host: str) -> None:
     assert not urls.is_loopback(host)
     assert not urls.is_this_machine(host)
     assert not urls.is_unspecified(host)
 
 
 @each("host", UNSPECIFIED)
-def test_no_address_leads_here_but_is_open_to_all_who_listen_there(host: str) -> None:
+def test_only_loopback_addresses_are_local(host: str) -> None:
     assert urls.is_unspecified(host)
     assert urls.is_this_machine(host)
     assert not urls.is_loopback(host)
@@ -130,7 +130,7 @@ def test_these_are_none(url: str) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("[]:/@%.#?ah1\N{FULLWIDTH NUMBER SIGN}\n")) | st.text())
-def test_nothing_is_raised_whatever_the_text(text: str) -> None:
+def test_no_text_raises(text: str) -> None:
     for url in (text, f"http://{text}", f"http://[{text}"):
         assert isinstance(urls.is_this_machine(urls.host_of(url)), bool)
         assert isinstance(urls.is_http_url(url), bool)

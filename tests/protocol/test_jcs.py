@@ -129,7 +129,7 @@ def deep(levels: int) -> Any:
         deep(100_000),
     ],
 )
-def test_what_readers_could_take_for_different_things_has_no_form(value: Any) -> None:
+def test_ambiguous_values_have_no_canonical_form(value: Any) -> None:
     with pytest.raises(card_signatures.NotCanonical):
         card_signatures.encode_canonical(value)
 

@@ -57,7 +57,7 @@ def test_a_call_without_an_id_is_a_notification() -> None:
         b'[{"jsonrpc":"2.0","method":"x","id":1},{"jsonrpc":"2.0","method":"x","id":2,"future":"\xff"}]',
     ],
 )
-def test_what_is_not_json_is_a_parse_error(body: bytes) -> None:
+def test_invalid_json_is_a_parse_error(body: bytes) -> None:
     found = jsonrpc.decode(body)
     assert isinstance(found, Rejected)
     assert isinstance(found.error, ParseError)
@@ -81,7 +81,7 @@ def test_what_is_not_json_is_a_parse_error(body: bytes) -> None:
         (b'{"jsonrpc":"2.0","method":"x","id":{}}', "id"),
     ],
 )
-def test_what_is_not_a_request_is_refused_by_name(body: bytes, named: str) -> None:
+def test_non_requests_are_refused_by_name(body: bytes, named: str) -> None:
     found = jsonrpc.decode(body)
     assert isinstance(found, Rejected)
     assert isinstance(found.error, InvalidRequest)
@@ -131,7 +131,7 @@ def test_an_answer_has_a_result_or_an_error() -> None:
 
 
 @given(st.text(), st.text(min_size=1), json_values)
-def test_what_we_send_we_can_read(identifier: str, method: str, value: object) -> None:
+def test_requests_round_trip(identifier: str, method: str, value: object) -> None:
     params = json.dumps({"v": value}).encode()
     try:
         body = jsonrpc.request(identifier, method, params)

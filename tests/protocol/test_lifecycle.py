@@ -103,7 +103,7 @@ def test_repeating_any_other_state_is_progress(state: TaskState) -> None:
 
 
 @pytest.mark.proves("C-04", "B-05")
-def test_a_late_report_keeps_what_was_said_when_the_state_was_lost() -> None:
+def test_late_reports_keep_earlier_content() -> None:
     lost = task(S.UNKNOWN, said="no answer")
     found = fold(lost, logged([status(S.UNKNOWN, said="still none"), chunk("late"), status(S.COMPLETED)]))
     assert found.status.state is S.COMPLETED
@@ -158,7 +158,7 @@ def test_an_artifact_is_made_extended_and_replaced() -> None:
     assert found.artifacts[0].name is None
 
 
-def test_a_chunk_of_an_artifact_nobody_has_seen_begins_it() -> None:
+def test_first_chunks_create_the_artifact() -> None:
     assert texts(apply(task(), chunk("late"))) == [["late"]]
 
 

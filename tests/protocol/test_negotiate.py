@@ -69,13 +69,13 @@ def test_2_a_mount_path_beats_version_and_shape(path: str, dialect: DialectName)
 
 @pytest.mark.proves("B-00")
 @pytest.mark.parametrize("path", ["/", "", "/a2a/x", "/gen.json", "/v1"])
-def test_2_any_other_path_says_nothing(path: str) -> None:
+def test_2_other_paths_select_nothing(path: str) -> None:
     assert route("message/send", sent(TYPE_TEXT), path=path).dialect is RELAY
     assert route("SendMessage", path=path).dialect is V1
 
 
 @pytest.mark.proves("B-00", "VER-CLIENT-002", "VER-SERVER-001")
-def test_3_a_1_0_version_is_v1_whatever_the_shape() -> None:
+def test_3_version_1_0_is_v1_in_any_shape() -> None:
     for version in ("1.0", "1.0.7", " 1.0 "):
         refused = rejection("tasks/send", sent(KIND, task_id="t"), version=version)
         assert isinstance(refused.error, MethodNotFound)
@@ -85,7 +85,7 @@ def test_3_a_1_0_version_is_v1_whatever_the_shape() -> None:
 @pytest.mark.proves("B-00")
 @each("operation", Operation)
 @each("version", [None, "0.3", "1.0"])
-def test_3_a_1_0_method_name_is_v1_whatever_the_version(operation: Operation, version: str | None) -> None:
+def test_3_method_names_of_1_0_are_v1_in_any_version(operation: Operation, version: str | None) -> None:
     found = route(operation.value, {"task_id": "t", "webhookUrl": "u"}, version=version)
     assert (found.dialect, found.operation) == (V1, operation)
 
@@ -201,7 +201,7 @@ def test_5_the_shape_of_the_message(params: object, dialect: DialectName) -> Non
 
 
 @pytest.mark.proves("B-00")
-def test_5_a_shape_of_who_is_not_spoken_with_is_0_3_s_where_the_message_says_so() -> None:
+def test_5_shapes_of_disabled_dialects_fall_back_to_0_3() -> None:
     only = frozenset({V03})
     assert route("message/send", sent(TYPE_TEXT, kind="message"), enabled=only).dialect is V03
     assert rejection("message/send", sent(TYPE_TEXT), enabled=only).dialect is RELAY
@@ -264,7 +264,7 @@ def test_6_a_dialect_that_is_off_settles_nothing() -> None:
 
 @pytest.mark.proves("B-00", "VER-SERVER-002")
 @pytest.mark.parametrize("version", [None, "", "  ", "0.3", "0.3.0", "0.2.6"])
-def test_7_no_version_means_0_3_and_an_old_one_says_nothing_more(version: str | None) -> None:
+def test_7_missing_and_old_versions_mean_0_3(version: str | None) -> None:
     assert route("message/send", sent(BARE), version=version).dialect is V03
     assert route("message/send", sent(TYPE_TEXT), version=version).dialect is RELAY
 
@@ -312,7 +312,7 @@ def test_a_version_whose_dialect_is_off_is_refused(
 
 
 @pytest.mark.parametrize("dialects", [[V03], [RELAY], [V03, V1]], ids=str)
-def test_a_version_that_one_dialect_speaks_is_served(dialects: list[DialectName]) -> None:
+def test_versions_of_an_enabled_dialect_are_served(dialects: list[DialectName]) -> None:
     assert isinstance(route("tasks/get", {"id": "t"}, version="0.3", enabled=frozenset(dialects)), DialectRoute)
 
 
@@ -361,14 +361,14 @@ def test_an_unknown_method_is_named() -> None:
         ("/", None, "9.9", V03),
     ],
 )
-def test_what_is_no_request_is_refused_by_wish_then_path_then_version(
+def test_invalid_requests_are_refused_by_header_path_and_version(
     path: str, dialect: str | None, version: str | None, answer: DialectName
 ) -> None:
     assert answer_dialect(path, dialect, version) is answer
 
 
 @pytest.mark.proves("B-03")
-def test_a_human_readable_id_alone_says_that_a_card_is_vault_s() -> None:
+def test_a_human_readable_id_marks_a_vault_card() -> None:
     card = {
         "schemaVersion": "1.0",
         "humanReadableId": "acme/trips",

@@ -25,11 +25,11 @@ from tests.cases import each
         ("", "*", False),
     ],
 )
-def test_who_is_trusted(peer: str, trusted: str, is_one: bool) -> None:
+def test_trusted_proxies_are_matched_by_network(peer: str, trusted: str, is_one: bool) -> None:
     assert is_in_networks(peer, parse_networks([trusted])) is is_one
 
 
 @pytest.mark.parametrize("text", ["x", "10.0.0.0/33", "::ffff:10.0.0.0/129"])
-def test_what_is_no_network_is_refused(text: str) -> None:
+def test_invalid_networks_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=text):
         parse_networks([text])

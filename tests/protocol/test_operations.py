@@ -79,13 +79,13 @@ def test_one_row_per_operation() -> None:
         (Operation.EXTENDED_CARD, GEN, "agent/authenticatedExtendedCard"),
     ],
 )
-def test_what_our_client_sends(operation: Operation, dialect: DialectName, name: str) -> None:
+def test_the_client_s_method_names(operation: Operation, dialect: DialectName, name: str) -> None:
     assert method_name(operation, dialect) == name
     assert operation_for(name, dialect) is operation
     assert dialect in dialects_for(name)
 
 
-def test_unknown_methods_belong_to_nobody() -> None:
+def test_unknown_methods_have_no_operation() -> None:
     assert operation_for("nope", V1) is None
     assert operation_for("message/send", V1) is None
     assert dialects_for("nope") == frozenset()
@@ -160,7 +160,7 @@ def test_no_tenant_is_called_v1_while_0_3_is_on(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/acme/tasks", "/acme/v1/tasks", "/v1", "/v1/", "//tasks", "/tasks/a/b", "/v1/card/x"]
 )
-def test_what_is_no_address(path: str) -> None:
+def test_unknown_rest_paths_match_nothing(path: str) -> None:
     assert match_rest("GET", path) is None
 
 
@@ -172,7 +172,7 @@ def test_the_extended_card_has_a_route_in_both_versions() -> None:
     assert old == RestMatch(Operation.EXTENDED_CARD, V03, {})
 
 
-def test_a_wrong_verb_says_which_are_allowed_and_a_wrong_path_nothing() -> None:
+def test_wrong_verbs_list_allowed_ones() -> None:
     assert match_rest("PUT", "/tasks/t-1:subscribe") == MethodsAllowed(("GET", "POST"))
     assert match_rest("GET", "/nothing/at/all") is None
     assert match_rest("GET", "/tasks/") is None

@@ -70,7 +70,7 @@ ROLES = [
 
 @pytest.mark.proves("B-04")
 @pytest.mark.parametrize(("said", "role", "metadata"), ROLES)
-def test_who_speaks_to_vault_and_gen(said: str, role: Role, metadata: Any) -> None:
+def test_roles_read_from_vault_and_gen(said: str, role: Role, metadata: Any) -> None:
     part = {"type": "text", "content": "hi"}
     for name, message in (
         ("vault", {"role": said, "parts": [part]}),
@@ -96,7 +96,7 @@ def test_who_speaks_to_vault_and_gen(said: str, role: Role, metadata: Any) -> No
         (Role.AGENT, {"role": 5}, "agent"),
     ],
 )
-def test_who_vault_and_gen_say_speaks(name: str, role: Role, metadata: Any, said: str) -> None:
+def test_roles_written_to_vault_and_gen(name: str, role: Role, metadata: Any, said: str) -> None:
     request = SendRequest(message=replace(HELLO, role=role, metadata=metadata))
     wire = json.loads(CODECS[name].encode_request(Operation.SEND, request))["message"]
     if name == "vault":
@@ -155,7 +155,7 @@ def test_who_vault_and_gen_say_speaks(name: str, role: Role, metadata: Any, said
         ),
     ],
 )
-def test_what_a_part_means(wire: Any, part: Part) -> None:
+def test_accepted_parts(wire: Any, part: Part) -> None:
     assert read_parts([convert(wire, AnyPart)], "parts") == (part,)
 
 
@@ -174,7 +174,7 @@ def test_what_a_part_means(wire: Any, part: Part) -> None:
         ({"type": "reference", "content": "u"}, "A reference part needs"),
     ],
 )
-def test_what_is_no_part(wire: Any, reason: str) -> None:
+def test_invalid_parts(wire: Any, reason: str) -> None:
     fine = AnyPart(text="x")
     with pytest.raises(InvalidParams, match=reason) as refused:
         read_parts([fine, convert(wire, AnyPart), fine], "parts")
@@ -182,7 +182,7 @@ def test_what_is_no_part(wire: Any, reason: str) -> None:
 
 
 @pytest.mark.proves("B-16")
-def test_an_empty_id_is_none() -> None:
+def test_empty_ids_are_missing() -> None:
     part = {"type": "text", "content": "hi"}
     found = sent("gen", {"message": {"id": "", "task_id": "", "context_id": "", "parts": [part]}}).message
     assert (found.message_id, found.task_id, found.context_id) == ("", None, None)
@@ -212,7 +212,7 @@ def test_an_empty_id_is_none() -> None:
         (["x" * 25], {"type": "array"}, 8),
     ],
 )
-def test_what_a_check_costs(data: Any, schema: dict[str, Any], steps: int) -> None:
+def test_the_cost_of_a_check(data: Any, schema: dict[str, Any], steps: int) -> None:
     assert check(data, schema, "content", "schema") == steps
     assert check(data, schema, "content", "schema", MAX_STEPS - steps) == MAX_STEPS
     with pytest.raises(InvalidParams, match="too large for so complex a schema"):
@@ -220,7 +220,7 @@ def test_what_a_check_costs(data: Any, schema: dict[str, Any], steps: int) -> No
 
 
 @pytest.mark.proves("4-09")
-def test_the_parts_of_a_send_share_what_may_be_spent() -> None:
+def test_parts_of_a_send_share_the_work_limit() -> None:
     part = {"type": "data", "content": [1] * 999, "schema": {"allOf": [{}] * 999}}
     assert len(sent("gen", {"message": {"parts": [part]}}).message.parts) == 1
     with pytest.raises(InvalidParams, match="too large for so complex a schema") as refused:
@@ -340,7 +340,7 @@ def test_which_address_agentvault_s_and_the_generic_card_have(stated: Any, vault
         ((Part(raw=b"x"),), ""),
     ],
 )
-def test_what_a_status_of_agentvault_says(parts: tuple[Part, ...], words: str) -> None:
+def test_vault_status_texts(parts: tuple[Part, ...], words: str) -> None:
     status = TaskStatus(state=TaskState.WORKING, message=replace(HELLO, parts=parts), timestamp=DONE.timestamp)
     event = Event(seq=1, body=StatusUpdate(task_id="t-1", context_id="c-1", status=status))
     frame = CODECS["vault"].encode_event(event)
@@ -364,7 +364,7 @@ def members(wire: Any) -> Iterator[str]:
 
 @pytest.mark.proves("B-10", "C-02")
 @each_codec
-def test_a_webhook_s_format_and_events_are_not_sent_to_who_does_not_know_them(name: str) -> None:
+def test_webhook_extensions_are_sent_only_where_known(name: str) -> None:
     codec = CODECS[name]
     configuration = SendConfiguration(task_push_notification_config=OURS)
     for operation, wire in (
@@ -450,6 +450,6 @@ def _event(name: str, body: Any) -> Any:
 
 @pytest.mark.proves("B-02")
 @pytest.mark.parametrize("name", ["v03", "relay", "v03_rest"])
-def test_empty_metadata_beside_data_that_0_3_has_to_wrap_is_none(name: str) -> None:
+def test_empty_metadata_of_wrapped_data_is_dropped(name: str) -> None:
     found = again(name, SendRequest(message=replace(HELLO, parts=(Part(data=5, metadata={}),)))).message
     assert found.parts == (Part(data=5),)

@@ -28,7 +28,7 @@ def renamed(said: Any) -> Any:
 @pytest.mark.proves("DM-SERIAL-001")
 @pytest.mark.parametrize("operation", REQUESTS)
 @given(data=st.data())
-def test_a_request_says_the_same_under_both_kinds_of_names(operation: str, data: st.DataObject) -> None:
+def test_both_name_styles_are_equivalent(operation: str, data: st.DataObject) -> None:
     asked = Operation[operation]
     said = json_format.Parse(V1.encode_request(asked, data.draw(strategies.requests[operation])), REQUESTS[operation]())
     camel = json_format.MessageToJson(said).encode()
@@ -56,7 +56,7 @@ def test_a_json_name_wins_over_the_other(codec: Any, operation: Operation, said:
 
 
 @pytest.mark.proves("HTTP_JSON-QP-001")
-def test_what_a_query_says_under_such_a_name_is_a_number_or_a_truth_value_too() -> None:
+def test_query_values_under_proto_names_are_typed() -> None:
     said = {"context_id": "c", "page_size": "3", "history_length": "0", "include_artifacts": "true", "page_token": ""}
     wanted = TaskFilter(context_id="c", page_size=3, history_length=0, include_artifacts=True)
     assert REST.decode_request(Operation.LIST, json.dumps(said).encode()) == wanted
@@ -64,7 +64,7 @@ def test_what_a_query_says_under_such_a_name_is_a_number_or_a_truth_value_too() 
         REST.decode_request(Operation.LIST, b'{"page_size":"many"}')
 
 
-def test_what_callers_keep_for_themselves_is_left_alone() -> None:
+def test_metadata_keys_are_left_unchanged() -> None:
     free = {"my_key": [{"task_id": "x", "taskId": "y"}]}
     part = {"data": free, "metadata": free, "media_type": "application/json"}
     message = {"message_id": "m", "role": "ROLE_USER", "parts": [part], "metadata": free}
@@ -88,7 +88,7 @@ def test_what_callers_keep_for_themselves_is_left_alone() -> None:
         b"",
     ],
 )
-def test_where_there_is_no_such_name_not_a_byte_changes(params: bytes) -> None:
+def test_requests_without_proto_names_are_unchanged(params: bytes) -> None:
     assert json_names(params) is params
 
 
@@ -112,7 +112,7 @@ PIECES += [
 @example(b"_A")
 @example(b'{"a_1":0}')
 @example(b'{"role":"ROLE_USER","task_id":"t"}')
-def test_every_short_cut_sees_what_a_look_at_every_name_would(params: bytes) -> None:
+def test_shortcuts_equal_the_full_scan(params: bytes) -> None:
     try:
         is_as_it_was = json_names(params) is params
     except AccordError:  # there is such a name, and it is in no object
@@ -134,13 +134,13 @@ def test_names_change_at_every_depth_and_values_nowhere(said: Any, wanted: Any) 
 
 
 @pytest.mark.parametrize("depth", [101, 600, 5000])
-def test_what_is_nested_too_deeply_is_refused(depth: int) -> None:
+def test_deeply_nested_requests_are_refused(depth: int) -> None:
     with pytest.raises(InvalidParams, match="nested too deeply"):
         json_names(b'{"a_b":' + b"[" * depth + b"]" * depth + b"}")
 
 
 @pytest.mark.parametrize(("params", "error"), [(b'[{"a_b":1}]', InvalidParams), (b'{"a_b":1', ParseError)])
-def test_what_is_no_object_is_refused_as_it_is_under_json_names(params: bytes, error: type[Exception]) -> None:
+def test_non_objects_are_refused_as_under_json_names(params: bytes, error: type[Exception]) -> None:
     for said in (params, params.replace(b"a_b", b"aB")):
         with pytest.raises(error):
             V1.decode_request(Operation.GET, said)

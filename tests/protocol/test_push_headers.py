@@ -36,7 +36,7 @@ def config(token: str | None = None, scheme: str | None = None, credentials: str
         (config(token=""), None, None),
     ],
 )
-def test_a_webhook_is_authenticated_as_it_was_asked_for(
+def test_webhooks_use_the_configured_authentication(
     given: PushConfig, authorization: str | None, token: str | None
 ) -> None:
     http_headers.check_push_config(given)
@@ -79,7 +79,7 @@ BAD = [
 
 @each("secret", BAD)
 @each("field", ["token", "authentication.credentials"])
-def test_secrets_that_no_header_can_carry_are_refused_without_being_repeated(field: str, secret: str) -> None:
+def test_invalid_header_secrets_are_refused_unquoted(field: str, secret: str) -> None:
     given = config(token=secret) if field == "token" else config(scheme="Bearer", credentials=secret)
     with pytest.raises(InvalidParams) as refused:
         http_headers.check_push_config(given)
@@ -120,7 +120,7 @@ def test_every_receiver_has_a_key_of_its_own() -> None:
 
 
 @pytest.mark.proves("4-30")
-def test_who_knows_one_of_the_keys_can_tell_that_nothing_was_changed() -> None:
+def test_any_key_verifies_the_signature() -> None:
     body, now = b'{"state":"completed"}', AT + 299
     signed = http_headers.sign_webhook(body, AT, ["old", "new"])
     for keys in (["old"], ["new"], ["other", "new"]):
@@ -137,7 +137,7 @@ def test_who_knows_one_of_the_keys_can_tell_that_nothing_was_changed() -> None:
     "signature",
     ["", "t=1", "v1=00", "t=x,v1=" + "0" * 64, "t=1,v1=" + "0" * 63, "t=1,v2=" + "0" * 64, "t=１,v1=" + "0" * 64],  # noqa: RUF001
 )
-def test_what_is_no_signature_proves_nothing(signature: str) -> None:
+def test_invalid_signatures_prove_nothing(signature: str) -> None:
     assert not http_headers.is_signed_webhook(signature, b"", [""], 1)
 
 

@@ -34,7 +34,7 @@ def test_a_message_without_an_id_waits_for_the_service_to_give_it_one() -> None:
 
 @pytest.mark.proves("B-07", "B-08")
 @pytest.mark.parametrize("method", ["tasks/send", "tasks/sendSubscribe"])
-def test_a_send_of_0_1_names_its_session_beside_the_message_and_invents_a_task_id(method: str) -> None:
+def test_sends_of_0_1_carry_session_and_task_id(method: str) -> None:
     operation = operation_for(method, DialectName.RELAY)
     assert operation is not None
     params = {"id": "t-1", "sessionId": "s-1", "historyLength": 2, "message": {"role": "user", "parts": [TEXT]}}
@@ -44,7 +44,7 @@ def test_a_send_of_0_1_names_its_session_beside_the_message_and_invents_a_task_i
 
 
 @pytest.mark.proves("B-08")
-def test_a_configuration_wins_over_what_0_1_says_beside_the_message() -> None:
+def test_the_configuration_wins_over_fields_of_0_1() -> None:
     params = {"message": {"role": "user", "parts": [TEXT]}, "historyLength": 2, "configuration": {"historyLength": 5}}
     assert read(params).configuration == SendConfiguration(history_length=5)
 
@@ -96,6 +96,6 @@ def test_parts_carry_type_and_never_kind(task: Task) -> None:
 
 
 @pytest.mark.proves("B-14")
-def test_a_message_that_joined_the_history_is_no_event() -> None:
+def test_history_messages_are_not_events() -> None:
     message = Message(message_id="m-1", role=Role.AGENT, parts=(Part(text="x"),))
     assert RELAY.encode_event(Event(seq=1, body=MessageUpdate(task_id="t", context_id="c", message=message))) is None

@@ -82,7 +82,7 @@ REQUESTS: list[tuple[str, str, dict[str, object], Request]] = [
 @pytest.mark.proves("HTTP_JSON-QP-001")
 @each("prefix", ["", "/v1"])
 @each(("verb", "path", "query", "request_"), REQUESTS)
-def test_text_is_read_as_what_it_stands_for(
+def test_query_text_is_parsed_by_type(
     prefix: str, verb: str, path: str, query: dict[str, object], request_: Request
 ) -> None:
     assert read(verb, prefix + path, query) == request_
@@ -126,7 +126,7 @@ def test_every_route_without_a_body_is_tried_above() -> None:
 
 @each("dialect", [V1, V03])
 @each("params", [b"[]", b"5", b"{", b'{"id":1}'])
-def test_what_is_no_object_of_parameters_is_refused(dialect: DialectName, params: bytes) -> None:
+def test_non_object_parameters_are_refused(dialect: DialectName, params: bytes) -> None:
     with pytest.raises(AccordError, match=r"id|object|JSON"):
         REST_DIALECTS[dialect].decode_request(Operation.GET, params)
 
@@ -149,7 +149,7 @@ def test_an_empty_text_in_a_body_stays() -> None:
 # --- body, query and path together ----------------------------------------------------------------------------------
 
 
-def test_a_body_is_passed_on_as_it_came_where_the_path_says_nothing() -> None:
+def test_bodies_pass_unchanged_without_path_values() -> None:
     body = b' {"message" : {}, "message":1} '
     assert params_from_body(body, {}) is body
     assert params_from_body(b"", {}) == b"{}"
@@ -171,7 +171,7 @@ def test_a_body_is_passed_on_as_it_came_where_the_path_says_nothing() -> None:
         (b'{"id":"a","id":"b"}', {"tenant": "acme"}, {"id": "b", "tenant": "acme"}),
     ],
 )
-def test_the_path_s_values_take_the_place_of_what_says_the_same(body: bytes, values: dict, whole: dict) -> None:
+def test_path_values_replace_body_fields(body: bytes, values: dict, whole: dict) -> None:
     assert json.loads(params_from_body(body, values)) == whole
 
 
@@ -189,6 +189,6 @@ def test_a_name_that_is_repeated_is_a_list() -> None:
 
 @each("body", [b"[]", b"5", b"null", b"{", b'{"a":}', b'{"\xff":1}', b"[" * 300])
 @each("values", [{"id": "t"}, {"tenant": "a"}])
-def test_a_body_that_is_no_object_cannot_be_joined(body: bytes, values: dict) -> None:
+def test_non_object_bodies_cannot_be_merged(body: bytes, values: dict) -> None:
     with pytest.raises(AccordError):
         params_from_body(body, values)

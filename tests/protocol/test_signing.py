@@ -40,7 +40,7 @@ def test_a_request_signs_where_it_goes_as_well() -> None:
     assert http_headers.sign_body(BODY, AT, [SECRET], request=REQUEST, key_id="me") == f"t={AT},k=me,n=n1,v1={wanted}"
 
 
-def test_either_secret_proves_a_signature_while_one_replaces_the_other() -> None:
+def test_both_secrets_verify_during_rotation() -> None:
     value = http_headers.sign_body(BODY, AT, [OLD, SECRET], request=REQUEST)
     for secrets in ([OLD], [SECRET], [b"a third", SECRET]):
         assert http_headers.is_signed_by(parsed(value), BODY, secrets, request=REQUEST)
@@ -109,7 +109,7 @@ def test_two_different_requests_are_never_signed_alike(
         "t=1," + ("v1=" + "0" * 64 + ",") * 20,
     ],
 )
-def test_what_is_no_signature_is_none(value: str) -> None:
+def test_invalid_signatures_are_none(value: str) -> None:
     assert http_headers.parse_signature(value) is None
 
 
@@ -126,7 +126,7 @@ def test_a_name_that_could_not_be_read_back_is_not_written(name: str) -> None:
 
 
 @given(st.binary(max_size=50), st.integers(0, 10**12 - 1), st.from_regex(r"[A-Za-z0-9_~-]{0,20}", fullmatch=True))
-def test_what_was_signed_is_read_back_and_proven(body: bytes, at: int, nonce: str) -> None:
+def test_signatures_round_trip(body: bytes, at: int, nonce: str) -> None:
     request = replace(REQUEST, nonce=nonce)
     signature = parsed(http_headers.sign_body(body, at, [SECRET], request=request, key_id="me"))
     assert (signature.timestamp, signature.nonce, signature.key_id) == (at, nonce, "me")

@@ -141,7 +141,7 @@ def test_a_comment_of_several_lines_is_refused(text: str) -> None:
 
 
 @given(frames)
-def test_what_is_written_is_read(frame: Frame) -> None:
+def test_events_round_trip(frame: Frame) -> None:
     logical = re.sub(rb"\r\n|\r", b"\n", frame.data).decode(errors="replace").encode()
     (read,) = decode(encode(frame))
     assert read == Frame(data=logical, event=frame.event, id=frame.id, retry=frame.retry)
@@ -201,7 +201,7 @@ def test_a_value_may_hold_colons() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_every_line_end_is_known(end: bytes) -> None:
+def test_all_line_ends_are_supported(end: bytes) -> None:
     stream = end.join([b"id: 1", b"data: a", b"data: b", b"", b"data: c", b"", b""])
     assert decode(stream) == [Frame(data=b"a\nb", id="1"), Frame(data=b"c", id="1")]
 

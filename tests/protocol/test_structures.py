@@ -113,7 +113,7 @@ def test_a_document_stands_alone(name: str) -> None:
     assert '"null"' not in text
 
 
-def test_references_are_written_as_asked() -> None:
+def test_references_use_the_requested_prefix() -> None:
     schemas = a2a_schemas("#/components/schemas/{name}")
     assert schemas["Task"]["properties"]["status"] == {"$ref": "#/components/schemas/TaskStatus"}
     assert "$defs" not in json.dumps(schemas)
@@ -242,7 +242,7 @@ STATUS = {"state": "TASK_STATE_WORKING"}
         ("ErrorResponse", {"error": {"code": "404"}}),
     ],
 )
-def test_what_is_wrong_does_not_match(name: str, document: Any) -> None:
+def test_invalid_documents_do_not_match(name: str, document: Any) -> None:
     assert not VALIDATORS[name].is_valid(document)
 
 

@@ -100,7 +100,7 @@ each_operation = each("operation", Operation)
 
 @pytest.mark.proves("B-07", "B-11", "B-13", "B-methods", "JSONRPC-SVC-001")
 @each_operation
-def test_what_an_operation_is_called_everywhere(operation: Operation) -> None:
+def test_operation_names_in_every_dialect(operation: Operation) -> None:
     row, wanted = ROWS[operation], NAMES[operation]
     assert operation.value == wanted.v1
     assert row.grpc_v03 == wanted.grpc_v03
@@ -120,7 +120,7 @@ def test_every_name_leads_back_to_its_operation(operation: Operation, dialect: D
 
 
 @pytest.mark.proves("B-07")
-def test_names_that_tell_a_dialect() -> None:
+def test_names_that_select_a_dialect() -> None:
     assert dialects_for("SendMessage") == {V1}
     assert dialects_for("tasks/send") == dialects_for("tasks/sendSubscribe") == {VAULT, RELAY}
     assert dialects_for(PUSH + "subscribe") == dialects_for(PUSH + "unsubscribe") == {GEN}
@@ -173,7 +173,7 @@ def test_the_rest_routes() -> None:
     assert len(found) == len(wanted)
 
 
-def test_what_each_operation_takes_and_whether_it_streams() -> None:
+def test_request_type_and_streaming_of_operations() -> None:
     assert {row.operation.name: (row.request, row.streams) for row in TABLE} == {
         "SEND": (model.SendRequest, False),
         "STREAM": (model.SendRequest, True),
@@ -205,7 +205,7 @@ NINE = [line.split() for line in STATES.strip().splitlines()]
 
 
 @pytest.mark.proves("0-04", "0-36", "B-05", "B-states")
-def test_what_each_state_is_called_everywhere() -> None:
+def test_state_names_in_every_dialect() -> None:
     found = [
         [state.name, states.LOWER[state], state.value, states.PROTO_03[state], states.VAULT[state], states.GEN[state]]
         for state in TaskState
@@ -224,7 +224,7 @@ def test_every_finer_name_is_read_in_every_dialect(name: str, lower: str, v1: st
 
 
 @pytest.mark.proves("B-05", "4-04")
-def test_names_that_only_the_generic_dialect_has_and_two_ls_for_everyone() -> None:
+def test_names_of_gen_and_both_spellings_of_canceled() -> None:
     assert states.from_gen("pending", "status") is states.from_gen("PENDING", "status") is TaskState.SUBMITTED
     assert states.from_gen("running", "status") is states.from_gen("Running", "status") is TaskState.WORKING
     for read in (states.from_lower, states.from_any, states.from_gen):

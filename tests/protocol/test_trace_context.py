@@ -35,7 +35,7 @@ def test_a_parent_and_its_state_are_one_text() -> None:
         f" {PARENT}",
     ],
 )
-def test_what_is_no_parent_is_nothing(parent: str | None) -> None:
+def test_invalid_traceparents_are_ignored(parent: str | None) -> None:
     assert join_trace(parent, "a=1") is None
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_passed_on_of_nothing() -> None:
 
 
 @given(st.text(), st.text())
-def test_whatever_comes_no_header_gets_a_line_of_its_own(parent: str, state: str) -> None:
+def test_header_values_have_no_line_breaks(parent: str, state: str) -> None:
     for value in (
         *trace_headers(join_trace(parent, state)).values(),
         *trace_headers(join_trace(PARENT, state)).values(),

@@ -106,7 +106,7 @@ def without(name: str) -> dict[str, Any]:
         ("PUSH_DELETE", {}, "id", MISSING),
     ],
 )
-def test_what_is_missing_or_wrong_is_refused_by_its_path(operation: str, params: Any, field: str, reason: str) -> None:
+def test_missing_and_invalid_fields_are_refused_by_path(operation: str, params: Any, field: str, reason: str) -> None:
     found, why = refused(V03_JSON, operation, params)
     assert found == field
     assert why.startswith(reason)
@@ -134,7 +134,7 @@ def test_rest_refuses_by_path_too(operation: str, params: Any, field: str) -> No
 @pytest.mark.proves("3-41")
 @each("dialect", [V03_JSON, V03_REST])
 @each("operation", [operation for operation in Operation if operation is not Operation.EXTENDED_CARD])
-def test_what_is_no_json_is_a_parse_error(dialect: Dialect, operation: Operation) -> None:
+def test_non_json_is_a_parse_error(dialect: Dialect, operation: Operation) -> None:
     with pytest.raises(ParseError):
         dialect.decode_request(operation, b'{"id": ')
 
@@ -164,7 +164,7 @@ TASK: dict[str, Any] = {"kind": "task", "id": "t-1", "contextId": "c-1", "status
         ({"task": {"id": "t-1", "status": {}}}, "task.status.state"),
     ],
 )
-def test_an_answer_that_is_no_task_is_the_agents_fault(answer: Any, field: str) -> None:
+def test_answers_without_a_task_are_agent_errors(answer: Any, field: str) -> None:
     with pytest.raises(InvalidAgentResponse, match="answer is invalid") as caught:
         V03_JSON.decode_result(Operation.GET, json.dumps(answer).encode(), ASKED)
     assert f"`{field}`" in caught.value.message
@@ -299,7 +299,7 @@ def _read_rest(part: dict[str, Any]) -> Part:
     ("configuration", "waits"),
     [(None, True), ({}, True), ({"blocking": None}, True), ({"blocking": True}, True), ({"blocking": False}, False)],
 )
-def test_who_does_not_say_blocking_waits(configuration: Any, waits: bool) -> None:
+def test_sends_block_by_default(configuration: Any, waits: bool) -> None:
     params = {"message": SENT, "configuration": configuration}
     request = V03_JSON.decode_request(Operation.SEND, json.dumps(params).encode())
     assert isinstance(request, SendRequest)
@@ -311,7 +311,7 @@ def test_who_does_not_say_blocking_waits(configuration: Any, waits: bool) -> Non
 
 @pytest.mark.proves("B-14")
 @pytest.mark.parametrize("dialect", [V03_JSON, V03_REST])
-def test_a_message_that_joined_the_history_is_no_event(dialect: Dialect) -> None:
+def test_history_messages_are_not_events(dialect: Dialect) -> None:
     body = MessageUpdate(task_id="t-1", context_id="c-1", message=_send(Part(text="x")).message)
     assert dialect.encode_event(Event(seq=1, body=body)) is None
 
@@ -328,7 +328,7 @@ def test_a_rest_error_is_understood_by_every_sdk() -> None:
 
 
 @pytest.mark.proves("B-15")
-def test_an_error_read_keeps_what_the_caller_can_act_on() -> None:
+def test_decoded_errors_keep_actionable_facts() -> None:
     sent = AgentUnavailable("busy", retry_after=30, metadata={"agent_id": "echo"})
     read = V03_JSON.decode_error(V03_JSON.encode_error(sent))
     assert (type(read), read.message, read.retry_after) == (AgentUnavailable, "busy", 30)
@@ -440,7 +440,7 @@ def gathered(strategy: st.SearchStrategy[Any]) -> list[Any]:
 
 
 @pytest.mark.proves("B-03", "B-06", "B-14")
-def test_the_sdk_accepts_whatever_we_write() -> None:
+def test_the_sdk_accepts_our_output() -> None:
     asked: list[tuple[str, bytes]] = []
     for name, strategy in strategies.requests.items():
         for request in gathered(strategy):
@@ -458,7 +458,7 @@ def test_the_sdk_accepts_whatever_we_write() -> None:
     assert [(case, why) for case, why in zip(documents, complaints, strict=True) if why] == []
 
 
-def test_the_judge_refuses_what_is_not_0_3() -> None:
+def test_the_judge_refuses_other_versions() -> None:
     """Else its word would be worth nothing: unknown members, also deep inside, and missing ones."""
     message = {"kind": "message", "messageId": "m-1", "role": "user", "parts": [TEXT | {"future": 1}]}
     documents: list[tuple[str, Any]] = [

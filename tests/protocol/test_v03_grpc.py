@@ -39,7 +39,7 @@ def test_the_definition_has_every_member_of_a_card(card: AgentCard) -> None:
         ]
 
 
-def test_of_several_oauth_flows_the_first_that_0_3_knows_is_said() -> None:
+def test_the_first_oauth_flow_of_0_3_is_written() -> None:
     device = DeviceCodeFlow(device_authorization_url="https://e.com/d", token_url="https://e.com/t", scopes={})
     code = AuthorizationCodeFlow(
         authorization_url="https://e.com/a", token_url="https://e.com/t", scopes={"read": "r"}, pkce_required=True
@@ -72,12 +72,12 @@ def test_of_several_oauth_flows_the_first_that_0_3_knows_is_said() -> None:
 
 @pytest.mark.proves("B-15")
 @each("theirs", JSON_RPC_ERROR_CODE_MAP)
-def test_an_error_begins_with_the_name_that_the_official_client_looks_for(theirs: type[A2AError]) -> None:
+def test_errors_start_with_the_official_name(theirs: type[A2AError]) -> None:
     ours = for_code(JSON_RPC_ERROR_CODE_MAP[theirs])
     assert GRPC.encode_error(ours("why: so")).message == f"{theirs.__name__}: why: so"
 
 
-def test_an_error_that_0_3_has_no_name_for_is_only_said() -> None:
+def test_errors_unknown_in_0_3_are_text_only() -> None:
     assert GRPC.encode_error(AuthenticationFailed("why")).message == "why"
     assert GRPC.encode_error(RemoteError("why")).message == "why"
     for kind in TABLE:

@@ -48,7 +48,7 @@ def refused(dialect: Dialect, operation: str, params: Any) -> str:
         ("PUSH_DELETE", {"id": "t-1", "pushNotificationConfigId": "p-1"}, {"url": 5}),
     ],
 )
-def test_what_only_others_define_is_ignored(dialect: Dialect, operation: str, params: Any, unknown: Any) -> None:
+def test_fields_of_other_dialects_are_ignored(dialect: Dialect, operation: str, params: Any, unknown: Any) -> None:
     assert read(dialect, operation, params | unknown) == read(dialect, operation, params)
 
 
@@ -82,7 +82,7 @@ def test_no_part_is_refused_for_a_member_of_others(dialect: Dialect, name: str, 
         ({"text": "x", "metadata": 5}, RELAY, "metadata"),
     ],
 )
-def test_a_part_is_refused_for_what_its_dialect_defines(part: Any, dialect: Dialect, field: str | None) -> None:
+def test_parts_are_checked_by_their_dialect(part: Any, dialect: Dialect, field: str | None) -> None:
     params = {"message": SENT | {"parts": [{"text": "first"}, part]}}
     if field is None:
         assert isinstance(read(dialect, "SEND", params), SendRequest)
@@ -91,7 +91,7 @@ def test_a_part_is_refused_for_what_its_dialect_defines(part: Any, dialect: Dial
 
 
 @pytest.mark.proves("3-07")
-def test_content_is_no_part_of_a_message_unless_it_is_a_list() -> None:
+def test_message_content_must_be_a_list() -> None:
     for message in (BARE, SENT | {"parts": []}):
         assert refused(JSON, "SEND", {"message": message | {"content": "hi"}}) == "message.parts"
     assert refused(JSON, "SEND", {"message": BARE | {"content": [5]}}) == "message.content[0]"
@@ -114,5 +114,5 @@ def test_content_is_no_part_of_a_message_unless_it_is_a_list() -> None:
         ("PUSH_SET", {"taskId": "t-1", "configId": 5, "config": {}}, "configId"),
     ],
 )
-def test_rest_defines_what_protobuf_json_has(operation: str, params: Any, field: str) -> None:
+def test_rest_accepts_protobuf_json_fields(operation: str, params: Any, field: str) -> None:
     assert refused(REST, operation, params) == field

@@ -172,19 +172,19 @@ def test_strange_details_of_another_server_do_no_harm(data: Any) -> None:
     assert isinstance(read, errors.TaskNotFound)
 
 
-def test_a_rate_limit_says_when_to_come_back() -> None:
+def test_rate_limits_carry_retry_after() -> None:
     assert V1_.encode_error(RateLimited(retry_after=2)).data[-1]["retryDelay"] == "2s"
 
 
 @pytest.mark.parametrize(
     "answer", [b"{}", b'{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}', b"5"]
 )
-def test_an_answer_that_is_none_is_the_agents_fault(answer: bytes) -> None:
+def test_invalid_answers_are_agent_errors(answer: bytes) -> None:
     with pytest.raises(InvalidAgentResponse):
         V1_.decode_result(Operation.SEND, answer, strategies.GET)
 
 
-def test_an_event_that_is_none_is_the_agents_fault() -> None:
+def test_invalid_events_are_agent_errors() -> None:
     with pytest.raises(InvalidAgentResponse):
         V1_.decode_event(Frame(data=b"{}"))
 
@@ -277,14 +277,14 @@ def test_a_card_is_read_as_protobuf_writes_it(card: AgentCard) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_with_a_card_is_still_named(wrong: dict[str, Any], field: str) -> None:
+def test_card_errors_are_named(wrong: dict[str, Any], field: str) -> None:
     card = {"name": "a", "supportedInterfaces": []} | wrong
     with pytest.raises(InvalidParams) as refused:
         V1_.decode_card(json.dumps(card).encode())
     assert field in refused.value.violations[0].field
 
 
-def test_what_1_0_has_no_field_for_is_not_sent() -> None:
+def test_fields_unknown_to_1_0_are_not_sent() -> None:
     wire = V1_.encode_request(Operation.PUSH_DELETE, PushDeleteRequest(task_id="t", id="p", url="https://example.com"))
     accepted(wire, a2a_pb2.DeleteTaskPushNotificationConfigRequest)
 
@@ -301,7 +301,7 @@ def test_deep_nesting_raises_nothing_of_pythons_own(depth: int) -> None:
             read()
 
 
-def test_what_a_caller_keeps_in_metadata_and_data_is_never_touched() -> None:
+def test_metadata_and_data_are_never_changed() -> None:
     odd = {"raw": "not base64!", "nothing": None}
     wire = json.dumps(
         {

@@ -92,14 +92,14 @@ RESULTS = {"SEND": "TaskSendResult", "GET": "Task", "CANCEL": "TaskCancelResult"
         ("PUSH_LIST", {"taskId": "t", "pageSize": "many"}, "pageSize"),
     ],
 )
-def test_what_is_missing_or_wrong_is_named(operation: str, params: Any, field: str) -> None:
+def test_missing_and_invalid_fields_are_named(operation: str, params: Any, field: str) -> None:
     with pytest.raises(InvalidParams) as refused:
         VAULT.decode_request(Operation[operation], json.dumps(params).encode())
     assert [violation.field for violation in refused.value.violations] == [field]
 
 
 @each("operation", Operation)
-def test_what_is_not_json_is_no_request(operation: Operation) -> None:
+def test_invalid_json_is_not_a_request(operation: Operation) -> None:
     with pytest.raises(ParseError):
         VAULT.decode_request(operation, b"{")
     with pytest.raises(InvalidParams):
@@ -247,7 +247,7 @@ def test_a_task_survives_except_for_the_ids_that_its_messages_share(task: Task) 
 
 @pytest.mark.proves("B-05", "B-states")
 @given(strategies.tasks)
-def test_a_task_says_that_authentication_is_required_and_only_then(task: Task) -> None:
+def test_auth_required_is_marked_only_then(task: Task) -> None:
     written = json.loads(VAULT.encode_result(Operation.GET, task))["messages"][len(task.history) :]
     words = [part["content"] for message in written for part in message["parts"] if part["type"] == "text"]
     assert (words[:1] == [AUTH_REQUIRED]) is (task.status.state is TaskState.AUTH_REQUIRED)
@@ -291,7 +291,7 @@ def test_every_other_error_is_an_error(operation: str, error: AccordError) -> No
         ("EXTENDED_CARD", b"{}"),
     ],
 )
-def test_an_answer_that_is_none_is_the_agent_s_fault(operation: str, answer: bytes) -> None:
+def test_invalid_answers_are_agent_errors(operation: str, answer: bytes) -> None:
     with pytest.raises(InvalidAgentResponse):
         VAULT.decode_result(Operation[operation], answer, CardRequest())
 
@@ -384,7 +384,7 @@ def test_every_error_can_end_a_stream(kind: type[AccordError]) -> None:
 
 @pytest.mark.proves("2-26")
 @pytest.mark.parametrize("data", [b"", b"oops", b"[]", b'{"code":"MELTDOWN","message":"x"}', b'{"code":7}'])
-def test_an_error_event_that_nobody_knows_is_still_an_error(data: bytes) -> None:
+def test_unknown_error_events_are_errors(data: bytes) -> None:
     with pytest.raises(errors.RemoteError):
         VAULT.decode_event(Frame(event="error", data=data))
 
@@ -401,7 +401,7 @@ def test_an_error_event_that_nobody_knows_is_still_an_error(data: bytes) -> None
         Frame(event="task_message", data=b'{"taskId":"t","message":"hi"}'),
     ],
 )
-def test_an_event_that_is_none_is_the_agent_s_fault(frame: Frame) -> None:
+def test_invalid_events_are_agent_errors(frame: Frame) -> None:
     with pytest.raises(InvalidAgentResponse):
         VAULT.decode_event(frame)
 
@@ -473,14 +473,14 @@ def test_two_schemes_of_a_kind_are_kept_apart() -> None:
 
 @pytest.mark.proves("B-03", "2-07")
 @given(strategies.cards)
-def test_only_a_card_that_lets_everybody_in_says_so(card: AgentCard) -> None:
+def test_only_open_cards_declare_no_authentication(card: AgentCard) -> None:
     asks = bool(card.security_schemes or card.security_requirements)  # also for what it does not describe
     open_to_all = not asks or any(not found.schemes for found in card.security_requirements)
     schemes = [found["scheme"] for found in VAULT.encode_card(card)["authSchemes"]]
     assert ("none" in schemes) is open_to_all
 
 
-def test_a_signature_is_no_key_that_agentvault_s_client_could_send() -> None:
+def test_vault_cards_do_not_offer_signatures() -> None:
     signature = ApiKeyScheme(location="header", name="x-a2a-signature", description="How it is made")
     card = VAULT.decode_card(json.dumps(CARD).encode())
     alone = replace(card, security_schemes={"s": SecurityScheme(api_key_security_scheme=signature)})
@@ -488,7 +488,7 @@ def test_a_signature_is_no_key_that_agentvault_s_client_could_send() -> None:
     assert way == {"scheme": "bearer", "description": "A signature in the header x-a2a-signature: How it is made"}
 
 
-def test_what_a_card_requires_and_does_not_describe_is_named() -> None:
+def test_undescribed_requirements_are_named() -> None:
     card = VAULT.decode_card(json.dumps(CARD).encode())
     asking = replace(card, security_requirements=(SecurityRequirement(schemes={"magic": Scopes()}),))
     assert VAULT.encode_card(asking)["authSchemes"] == [
@@ -541,7 +541,7 @@ def _drawn(strategy: st.SearchStrategy[Any], count: int = 100) -> list[Any]:
 
 
 @pytest.mark.proves("2-33", "B-02")
-def test_agentvault_s_models_accept_whatever_the_model_holds() -> None:
+def test_agentvault_accepts_our_output() -> None:
     tasks, events = _drawn(strategies.tasks), _drawn(strategies.events)
     parts = _drawn(st.lists(AWKWARD_PARTS, min_size=1, max_size=3).map(tuple))
     frames = [VAULT.encode_event(event) for event in events]

@@ -56,7 +56,7 @@ def test_the_simple_form(state: TaskState) -> None:
         ((Part(url="https://example.com"),), None),
     ],
 )
-def test_what_the_result_is(parts: tuple[Part, ...], result: object) -> None:
+def test_the_result_of_a_report(parts: tuple[Part, ...], result: object) -> None:
     task = Task(id="t", status=DONE, artifacts=(Artifact(artifact_id="a", parts=parts),))
     assert result_of(task) == result
 
@@ -112,7 +112,7 @@ def test_a_task_without_its_kind_is_still_a_task() -> None:
 
 
 @pytest.mark.proves("0-08")
-def test_a_state_nobody_knows_is_refused() -> None:
+def test_unknown_states_are_refused() -> None:
     with pytest.raises(InvalidParams, match="status"):
         decode_webhook(b'{"taskId":"t","status":"dancing"}')
 
@@ -120,7 +120,7 @@ def test_a_state_nobody_knows_is_refused() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"kind":"task"}', b'{"state":1}', b'{"task_id":1}', b'{"task":1}']
 )
-def test_what_is_no_report_is_refused(body: bytes) -> None:
+def test_invalid_reports_are_errors(body: bytes) -> None:
     with pytest.raises(AccordError):
         decode_webhook(body)
 

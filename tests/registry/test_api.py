@@ -142,7 +142,7 @@ async def test_a_change_is_merged_and_judged_again(server: Asking) -> None:
     assert (hidden.json()["visibility"], hidden.json()["card_data"]["description"]) == ("private", "New")
 
 
-async def test_a_name_that_is_given_counts_before_the_one_that_a_card_states(server: Asking) -> None:
+async def test_given_names_override_the_card(server: Asking) -> None:
     made = await server.publish(VAULT, "alice", human_readable_id="acme/other")
     path = f"/agent-cards/{made['id']}"
     changed = await server("PUT", path, {"card_data": VAULT, "human_readable_id": "acme/other"}, by="alice")
@@ -179,7 +179,7 @@ async def test_removing_is_soft_and_only_the_owner_gets_the_name_back(server: As
     assert (await server.publish(VAULT, "alice"))["id"] == made["id"]
 
 
-async def test_only_owners_and_those_who_look_after_a_tenant_change_something(server: Asking) -> None:
+async def test_only_owners_and_operators_change_listings(server: Asking) -> None:
     made = await server.publish(VAULT, "alice", visibility="public")
     path = f"/agent-cards/{made['id']}"
     asks: list[tuple[str, str, Any]] = [
@@ -198,7 +198,7 @@ async def test_only_owners_and_those_who_look_after_a_tenant_change_something(se
     assert (unknown.status, "www-authenticate" in unknown.headers) == (401, True)
 
 
-async def test_roles_say_under_which_names_one_may_publish() -> None:
+async def test_roles_restrict_published_names() -> None:
     people = {"weather": ["forecasters"], "alien": ["of another system"]}
     secrets = [
         {"owner": name, "secret": f"the secret of {name} here", "roles": roles} for name, roles in people.items()
@@ -253,7 +253,7 @@ async def test_a_namespace_is_public_only_where_it_was_granted() -> None:
         assert await server.names() == ["google/gemini"]
 
 
-async def test_what_one_may_not_see_is_not_there(server: Asking) -> None:
+async def test_invisible_listings_look_missing(server: Asking) -> None:
     made = {
         visibility: await server.publish(named(f"acme/{visibility}"), "alice", visibility=visibility)
         for visibility in ("private", "tenant", "public")
@@ -282,7 +282,7 @@ async def test_what_one_may_not_see_is_not_there(server: Asking) -> None:
     assert missing.body == hidden.body
 
 
-async def test_whoever_may_name_a_tenant_does(server: Asking) -> None:
+async def test_roaming_callers_name_a_tenant(server: Asking) -> None:
     await server.publish(VAULT, "alice")
     assert await server.names("root") == []
     assert await server.names("root", "tenant=acme") == ["acme/weather"]
@@ -420,7 +420,7 @@ async def test_a_revoked_key_is_refused() -> None:
         assert (await server("GET", "/developers/me", **headers)).status == 401
 
 
-async def test_a_key_can_do_no_more_than_who_made_it(server: Asking) -> None:
+async def test_keys_have_at_most_their_creator_s_rights(server: Asking) -> None:
     made = (await server("POST", "/developers/me/apikeys", {"expires_days": 1}, by="dora")).json()
     assert made["api_key_info"]["expires_at"] > made["api_key_info"]["created_at"]
     headers = {"X-API-Key": made["plain_api_key"]}
@@ -499,7 +499,7 @@ async def test_keys_have_limits(server: Asking, monkeypatch: pytest.MonkeyPatch)
     assert [(await server("GET", path)).status for path in ("/developers/me", "/developers/me/apikeys")] == [401, 401]
 
 
-async def test_no_key_is_made_that_nobody_would_accept(open_server: Asking) -> None:
+async def test_unusable_keys_are_not_created(open_server: Asking) -> None:
     assert (await open_server("POST", "/developers/me/apikeys", {})).status == 403
     assert (await open_server("GET", "/developers/me")).status == 403
     async with serving(auth={"schemes": _header_only()}) as server:
@@ -526,14 +526,14 @@ async def test_strangers_have_a_rate_and_others_do_not_pay_for_it(server: Asking
     assert (await server("GET", "/agent-cards/", by="alice")).status == 200
 
 
-async def test_those_who_say_who_they_are_have_the_servers_rate() -> None:
+async def test_authenticated_callers_have_the_server_s_rate() -> None:
     async with serving(auth={"schemes": _header_only()}, limits={"rate": 0.001, "burst": 2}) as server:
         statuses = [(await server("GET", "/agent-cards/", by="alice")).status for _ in range(3)]
         assert statuses == [200, 200, 429]
         assert (await server("GET", "/agent-cards/", by="bob")).status == 200
 
 
-async def test_what_strangers_see_may_be_read_by_any_page(server: Asking) -> None:
+async def test_public_listings_allow_any_origin(server: Asking) -> None:
     made = await server.publish(VAULT, "alice", visibility="public")
     for path in ("/agent-cards/", f"/agent-cards/{made['id']}", f"/agent-cards/{made['id']}/card"):
         assert (await server("GET", path)).headers["access-control-allow-origin"] == "*"
@@ -551,7 +551,7 @@ async def test_a_public_card_is_served_like_any_card(server: Asking) -> None:
     assert (kept.json(), kept.headers["cache-control"]) == (named("acme/other"), "no-store")
 
 
-async def test_owners_are_told_apart_but_not_named(server: Asking) -> None:
+async def test_owners_are_distinguished_without_names(server: Asking) -> None:
     made = [await server.publish(named(f"x/{by}"), by, visibility="public") for by in ("alice", "bob", "carol")]
     assert len({one["developer_id"] for one in made}) == 3
     shown = await server("GET", f"/agent-cards/{made[0]['id']}")
@@ -559,7 +559,7 @@ async def test_owners_are_told_apart_but_not_named(server: Asking) -> None:
     assert (await server("GET", "/developers/me", by="alice")).json()["id"] == made[0]["developer_id"]
 
 
-async def test_the_catalog_lists_what_anybody_may_see(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_catalog_lists_public_agents(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     from accord.http import cards
 
     monkeypatch.setattr(cards, "CATALOG_SECONDS", 0.0)
@@ -602,7 +602,7 @@ async def test_the_catalog_needs_no_store(open_server: Asking, monkeypatch: pyte
     assert (after.status, after.body, len(after.json()["entries"])) == (200, before.body, 2)
 
 
-async def test_the_catalog_is_not_asked_for_each_time(open_server: Asking) -> None:
+async def test_the_catalog_is_cached(open_server: Asking) -> None:
     catalog = "/.well-known/ai-catalog.json"
     await open_server("GET", catalog)
     await open_server.publish(VAULT)
@@ -631,7 +631,7 @@ async def test_settings_that_cannot_work(settings: dict[str, Any]) -> None:
 # --- the record -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_changed_is_on_record(server: Asking) -> None:
+async def test_changes_are_audited(server: Asking) -> None:
     made = await server.publish(VAULT, "alice")
     path = f"/agent-cards/{made['id']}"
     await server("POST", "/agent-cards/", {"card_data": VAULT}, by="bob")
@@ -666,7 +666,7 @@ async def test_odd_parameters_are_refused(server: Asking) -> None:
     assert (await server("DELETE", "/developers/me/apikeys/%00", by="root")).status == 404
 
 
-async def test_what_nobody_foresaw_shows_nothing(
+async def test_unexpected_errors_show_nothing(
     open_server: Asking, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: Any) -> None:

@@ -41,7 +41,7 @@ def test_cards_of_every_dialect(card: dict[str, Any], handle: str, tags: tuple[s
     assert card["description"].lower() in found.facts.words
 
 
-def test_what_only_some_dialects_have_is_read_from_any_card() -> None:
+def test_dialect_specific_fields_are_read_from_any_card() -> None:
     extra = {"humanReadableId": "Org/Own.Name_1", "tags": ["Nice"], "capabilities": {"teeDetails": {"type": "AMD SEV"}}}
     facts = cards.read(document(V1, **extra)).facts
     assert (facts.handle, facts.tags, facts.tee) == ("org/own.name_1", ("nice", "travel"), "amd sev")
@@ -83,7 +83,7 @@ def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:
         "https://agents.example/" + "x" * 2048,
     ],
 )
-def test_addresses_that_nobody_should_use(url: str) -> None:
+def test_unsafe_addresses_are_objections(url: str) -> None:
     assert list(findings(document(V1, **place(url)))) == ["supportedInterfaces[0].url"]
     found = findings(document(VAULT, url=url))
     assert list(found) == ["url"]
@@ -123,7 +123,7 @@ def test_grpc_too_goes_without_tls_only_to_this_machine(url: str, is_fine: bool)
         assert list(findings(card)) == ["supportedInterfaces[0].url"]
 
 
-def test_every_objection_is_told_at_once() -> None:
+def test_all_objections_are_reported_at_once() -> None:
     wrong = document(
         VAULT,
         humanReadableId="nothing",
@@ -154,7 +154,7 @@ def test_every_objection_is_told_at_once() -> None:
         (document(VAULT, description="x" * MAX_CARD), ""),
     ],
 )
-def test_what_is_no_card_says_where(card: bytes, field: str) -> None:
+def test_invalid_cards_name_the_location(card: bytes, field: str) -> None:
     assert field in findings(card)
 
 
@@ -172,5 +172,5 @@ def test_names(text: str) -> None:
     "text",
     ["", "agent", "/agent", "org/", "a/b/c", "../etc", "./card", "https://x/y", "a b/c", "örg/agent", "x/" + "y" * 128],
 )
-def test_what_is_no_name(text: str) -> None:
+def test_invalid_names(text: str) -> None:
     assert not names.is_name(text)

@@ -78,7 +78,7 @@ async def test_an_agent_that_serves_its_card_is_up() -> None:
         ({"*": ForbiddenAddress("Only https is allowed")}, Availability.UNCHECKED, "Only https is allowed"),
     ],
 )
-async def test_what_else_counts(answers: dict[str, Any], state: Availability, detail: str) -> None:
+async def test_other_answers_that_count_as_up(answers: dict[str, Any], state: Availability, detail: str) -> None:
     found = await check_agent(WEATHER, Web(answers))
     assert (found.state, found.detail[: len(detail)]) == (state, detail)
 
@@ -99,7 +99,7 @@ async def test_a_look_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await check_agent(WEATHER, never)).state is Availability.DOWN
 
 
-async def test_the_network_behind_the_server_is_not_asked(listening: Listening) -> None:
+async def test_private_networks_are_not_checked(listening: Listening) -> None:
     inside = await listening()
     card = decode_card(document(FAR, url=f"http://127.0.0.1:{inside.port}/"))
     async with HttpSession.strict() as outbound:
@@ -132,7 +132,7 @@ async def published(store: Store, **more: Any) -> str:
     return (await AgentDirectory(store).publish(CALLER, document(FAR, **more))).id
 
 
-async def test_those_that_are_gone_are_looked_for_more_rarely(ready: AnyStore) -> None:
+async def test_unavailable_agents_are_checked_less_often(ready: AnyStore) -> None:
     id = await published(ready)
     web = Web({"*": 404})
     node = AvailabilityChecks(ready, web, every=300, chance=lambda: 0.5)
@@ -181,7 +181,7 @@ async def test_a_node_looks_until_it_is_stopped(ready: AnyStore) -> None:
     await node.stop()
 
 
-async def test_what_is_noted_survives_and_is_shared(ready: AnyStore) -> None:
+async def test_check_results_are_stored_and_shared(ready: AnyStore) -> None:
     ids = [await published(ready, humanReadableId=f"acme/n{at}") for at in range(20)]
     webs = [Web({"*": document(FAR)}) for _ in range(2)]
     nodes = [AvailabilityChecks(ready, web, every=300) for web in webs]
@@ -197,7 +197,7 @@ async def test_what_is_noted_survives_and_is_shared(ready: AnyStore) -> None:
     assert {(await registry.health(listing)).state for listing in listings} == {"up"}
 
 
-async def test_a_card_that_only_another_version_can_read_disturbs_nobody(ready: AnyStore) -> None:
+async def test_cards_of_other_versions_are_skipped(ready: AnyStore) -> None:
     ids = [await published(ready, humanReadableId=f"acme/n{at}") for at in range(2)]
 
     async def age(tx: Tx) -> None:
@@ -216,9 +216,7 @@ async def test_a_card_that_only_another_version_can_read_disturbs_nobody(ready: 
         await registry.resolve(CALLER, "acme/n2")
 
 
-async def test_one_that_cannot_be_noted_keeps_no_other_from_it(
-    ready: AnyStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_failed_note_does_not_stop_others(ready: AnyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [await published(ready, humanReadableId=f"acme/n{at}") for at in range(3)]
     node = AvailabilityChecks(ready, Web(), every=300)
     settle = node._settle
@@ -264,5 +262,5 @@ async def test_a_store_that_is_away_is_waited_for(
     assert "registry.loop_failed" in caplog.text
 
 
-def test_the_states_are_those_that_the_documentation_names() -> None:
+def test_states_match_the_documentation() -> None:
     assert json.dumps([state.value for state in Availability]) == '["up", "down", "unchecked"]'

@@ -74,7 +74,7 @@ async def test_a_card_goes_by_the_name_that_it_was_found_by() -> None:
         (Elsewhere(listed(FAR | {"url": "http://localhost:1/"})), "leads to this machine itself"),
     ],
 )
-async def test_what_cannot_be_used(ask: Elsewhere, said: str) -> None:
+async def test_unusable_registry_answers(ask: Elsewhere, said: str) -> None:
     with pytest.raises(UnknownName, match=said) as refused:
         await RemoteRegistry("https://r.example", ask).resolve("acme/weather")
     assert str(refused.value).startswith("acme/weather: ")
@@ -89,7 +89,7 @@ async def test_what_cannot_be_used(ask: Elsewhere, said: str) -> None:
     ],
 )
 @each(("before", "binding"), [("https://", "JSONRPC"), ("", "GRPC")])
-async def test_no_form_of_this_machine_s_address_is_taken_from_elsewhere(host: str, before: str, binding: str) -> None:
+async def test_loopback_addresses_from_registries_are_refused(host: str, before: str, binding: str) -> None:
     place = PLACE | {"url": f"{before}{host}:8443", "protocolBinding": binding}
     ask = Elsewhere(listed(V1 | {"supportedInterfaces": [PLACE, place]}))
     with pytest.raises(UnknownName, match="leads to this machine itself"):
@@ -102,7 +102,7 @@ async def test_a_registry_on_this_machine_may_lead_to_it() -> None:
     assert card.supported_interfaces[0].url == "http://localhost:1/"
 
 
-async def test_only_signed_cards_where_that_is_asked_for() -> None:
+async def test_signed_cards_can_be_required() -> None:
     good, bad = Elsewhere(listed(json.loads(signed(FAR)))), Elsewhere(listed(FAR))
     assert (await RemoteRegistry("https://r.example", good, trust=TRUST, signed_only=True).resolve("a/b")).name
     with pytest.raises(UnknownName, match="not signed"):
@@ -155,7 +155,7 @@ async def test_names_of_the_store(env: dict[str, str]) -> None:
                 await resolve(name)
 
 
-async def test_without_a_store_a_name_says_what_to_do(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_without_a_store_explain_the_fix(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with name_resolver({"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}) as resolve:
         with pytest.raises(UnknownName, match="ACCORD_REGISTRY_URL"):
@@ -183,7 +183,7 @@ async def test_a_key_does_not_travel_in_the_clear(env: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("more", [{}, {KEY_VARIABLE: "a secret key"}], ids=["open", "key"])
 @pytest.mark.parametrize("url", ["http://[::1", "nonsense", "https://r.example:x"])
-async def test_an_address_that_is_none_says_so(env: dict[str, str], url: str, more: dict[str, str]) -> None:
+async def test_an_invalid_address_is_reported(env: dict[str, str], url: str, more: dict[str, str]) -> None:
     async with name_resolver(env | more, registry=url) as resolve:
         with pytest.raises(UnknownName, match="acme/weather: registry: It must be a URL"):
             await resolve("acme/weather")
@@ -192,12 +192,12 @@ async def test_an_address_that_is_none_says_so(env: dict[str, str], url: str, mo
             await resolve("acme/weather")
 
 
-async def test_a_variable_may_say_that_the_store_is_meant(env: dict[str, str]) -> None:
+async def test_a_variable_selects_the_store(env: dict[str, str]) -> None:
     async with name_resolver(env | {"ACCORD_REGISTRY_URL": STORE_REGISTRY}, store=env["STORE"]) as resolve:
         assert (await resolve("acme/weather")).name == "Weather"
 
 
-async def test_the_store_is_asked_like_any_registry(env: dict[str, str]) -> None:
+async def test_the_store_answers_like_a_registry(env: dict[str, str]) -> None:
     async with open_registry(env, store=env["STORE"], caller=Caller(owner="x"), writes=True) as registry:
         assert (await registry.named("x/own"))["is_own"] is True
         page = await registry.search([("search", "weather"), ("owned_only", "true")])

@@ -151,7 +151,7 @@ def test_an_agent_is_looked_for(registry: Registry) -> None:
     assert states == {"acme/here": "up", "acme/gone": "down"}
 
 
-def test_what_was_published_survives_the_server(tmp_path: Path, store_url: str) -> None:
+def test_published_agents_survive_a_restart(tmp_path: Path, store_url: str) -> None:
     arguments = ("--auth", "api-keys", "--store", store_url)
     with running(tmp_path, *arguments) as server:
         key = make_key(tmp_path, store_url, "alice")

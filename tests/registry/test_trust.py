@@ -74,7 +74,7 @@ ELSEWHERE = {
 """What others than A2A 1.0 read on a card."""
 
 
-async def test_nothing_is_published_of_a_signed_card_that_its_signature_does_not_cover(ready: AnyStore) -> None:
+async def test_unsigned_fields_of_signed_cards_are_not_published(ready: AnyStore) -> None:
     registry = AgentDirectory(ready, trust=TRUST, signed_only=True)
     changed = json.loads(signed(V1)) | ELSEWHERE | {"humanReadableId": "acme/planner"}
     made = await registry.publish(Caller(), json.dumps(changed).encode())
@@ -85,7 +85,7 @@ async def test_nothing_is_published_of_a_signed_card_that_its_signature_does_not
     assert again.card == made.card
 
 
-async def test_a_registry_elsewhere_is_believed_as_far_as_the_card_is_signed() -> None:
+async def test_remote_registries_are_trusted_as_far_as_signed() -> None:
     async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         card = json.loads(signed(V1)) | {"supportedInterfaces": None} if "other" in url else json.loads(signed(V1))
         return ServerAnswer(status=200, body=json.dumps({"card_data": card | ELSEWHERE}).encode())

@@ -41,7 +41,7 @@ def ran(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_tasks_that_are_done_elsewhere_are_listed(url: str) -> None:
+def test_remote_tasks_are_listed(url: str) -> None:
     code, out = ran("list", "-o", "json", "--store", url)
     found = {row["task"]: row for row in json.loads(out)}
     assert code == 0
@@ -54,7 +54,7 @@ def test_tasks_that_are_done_elsewhere_are_listed(url: str) -> None:
 
 
 @pytest.mark.proves("0-63")
-def test_one_that_was_given_up_is_tried_again(url: str) -> None:
+def test_failed_remote_tasks_can_be_retried(url: str) -> None:
     assert ran("retry", "t-2", "--store", url) == (0, "t-2 is scheduled for retry\n")
     code, said = ran("retry", "t-9", "--store", url)
     assert (code, "is not a remote task" in said) == (1, True)

@@ -133,7 +133,7 @@ SOON = {"Retry-After": "0"}
     ids=["lost", "put off", "put off and lost", "vanishes", "429", "500", "502", "503", "504"],
 )
 @pytest.mark.proves("0-61")
-async def test_whatever_happens_to_its_answer_a_message_is_done_at_most_once(
+async def test_messages_run_at_most_once_whatever_their_answer(
     hosting: Hosting, faults: list[Fault | None], state: TaskState, count: int
 ) -> None:
     async with listening(Elsewhere()) as far, gateway(hosting, far.url) as here:
@@ -206,7 +206,7 @@ class Never(Listing):
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-async def test_what_was_done_behind_an_error_is_found_and_not_done_again(hosting: Hosting, status: int) -> None:
+async def test_work_behind_an_error_is_found_and_not_repeated(hosting: Hosting, status: int) -> None:
     async with listening(After(status)) as far, gateway(hosting, far.url) as here:
         done = await sent(here.default, saying("hello"), ALICE)
         assert done.status.state is S.COMPLETED
@@ -221,7 +221,7 @@ async def test_a_message_is_found_however_tasks_are_listed(hosting: Hosting, kin
         assert len(far.tasks) == 1
 
 
-async def test_a_message_that_is_never_listed_is_not_sent_again_and_not_looked_for_without_end(
+async def test_unlisted_messages_are_not_resent_and_searched_briefly(
     hosting: Hosting,
 ) -> None:
     async with listening(Never()) as far, gateway(hosting, far.url) as here:
@@ -244,7 +244,7 @@ async def test_an_agent_that_is_started_later_gets_its_message(hosting: Hosting)
 
 
 @pytest.mark.parametrize("url", ["http://no-such-host.invalid", "https://127.0.0.1:{port}"], ids=["no name", "no TLS"])
-async def test_an_agent_that_cannot_be_reached_fails_the_task_with_the_reason(hosting: Hosting, url: str) -> None:
+async def test_unreachable_agents_fail_the_task(hosting: Hosting, url: str) -> None:
     async with (
         listening(Elsewhere()) as far,
         gateway(hosting, url.format(port=far.url.rpartition(":")[2])) as here,

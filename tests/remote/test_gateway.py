@@ -77,7 +77,7 @@ def ended(server: Server, task_id: str) -> dict[str, Any] | None:
 
 
 @pytest.mark.proves("0-63")
-def test_a_cancel_reaches_the_agent_elsewhere(tmp_path: Path) -> None:
+def test_cancels_reach_the_remote_agent(tmp_path: Path) -> None:
     with gateway(tmp_path, "all of 1.0, by webhook") as (far, near):
         task = near.send("hold", at_once=True)
 
@@ -91,7 +91,7 @@ def test_a_cancel_reaches_the_agent_elsewhere(tmp_path: Path) -> None:
         until(lambda: states() == {"TASK_STATE_CANCELED"})
 
 
-def test_nothing_is_lost_or_done_twice_if_the_server_in_front_is_killed(tmp_path: Path) -> None:
+def test_a_killed_gateway_loses_and_repeats_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "front"
     folder.mkdir()
     store = ["--store", f"sqlite:///{folder}/front.db"]
@@ -148,7 +148,7 @@ def test_the_orchestrator_acknowledges_and_calls_back(tmp_path: Path) -> None:
         assert failed["status"]["message"]["parts"] == [{"text": "The job 'fail this' failed"}]
 
 
-def test_a_webhook_that_finds_nobody_is_brought_again(tmp_path: Path) -> None:
+def test_undeliverable_webhooks_are_retried(tmp_path: Path) -> None:
     store = ["--store", f"sqlite:///{tmp_path}/front.db"]
     with orchestrator(tmp_path, 0.3) as url:
         front = Server(tmp_path, "--remote", f"boss={url}", *store)

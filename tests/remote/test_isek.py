@@ -104,7 +104,7 @@ def test_settings_name_a_node_by_its_address_or_by_its_ids(far: Far, tmp_path: P
             assert (card["description"] == "A shop far away") is (way == "p2p")
 
 
-def test_nodes_are_served_as_the_example_says(far: Far, tmp_path: Path) -> None:
+def test_the_node_example_works(far: Far, tmp_path: Path) -> None:
     example = ROOT / "examples" / "agents" / "isek_agent.toml"
     with running(tmp_path, "--config", str(example), ISEK_NODE=far.url, ISEK_BRIDGE=far.bridge) as near:
         for at, name in enumerate(("analyst", "peer")):
@@ -145,7 +145,7 @@ class Inner:
         self.is_closed = True
 
 
-async def test_the_address_of_the_peer_is_quoted_and_a_peer_that_is_not_there_is_unreachable() -> None:
+async def test_peer_addresses_are_quoted_and_missing_peers_reported() -> None:
     inner = Inner({"received": None, "status": "error", "message": "fetch failed"})
     bridged = BridgeTransport(inner, "http://localhost:9001/", "/ip4/1.2.3.4/a b&c")
     opened = await bridged.open(HttpRequest(method="POST", url="http://elsewhere/", body=b"{}"))
@@ -160,7 +160,7 @@ async def test_the_address_of_the_peer_is_quoted_and_a_peer_that_is_not_there_is
     assert inner.is_closed
 
 
-async def test_what_a_peer_answers_is_passed_on_as_it_is() -> None:
+async def test_peer_answers_pass_unchanged() -> None:
     for answer in ({"jsonrpc": "2.0", "id": 1, "result": {"status": "error"}}, ["no object"]):
         opened = await BridgeTransport(Inner(answer), "http://localhost:9001", PEER).open(
             HttpRequest(method="POST", url="x")

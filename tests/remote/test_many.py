@@ -49,7 +49,7 @@ def token_of(request: SendRequest) -> str:
 
 
 @partial(bounded, seconds=LONG_SECONDS + MANY / 5)
-async def test_many_parked_tasks_hold_nothing_and_a_flood_of_reports_ends_them_all(joining: Joining) -> None:
+async def test_many_suspended_tasks_end_by_a_flood_of_reports(joining: Joining) -> None:
     here = await joining()
     here.peer.answer = numbered
     before = len(asyncio.all_tasks())

@@ -25,7 +25,7 @@ def said(text: str, message_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("0-15", "0-80", "0-81", "0-82", "0-83", "0-84", "0-85")
-async def test_it_acknowledges_works_and_posts_the_whole_task_with_its_token(tmp_path: Path) -> None:
+async def test_the_orchestrator_acknowledges_and_posts_the_task(tmp_path: Path) -> None:
     starting = orchestrator(tmp_path, 0.05)
     url = await asyncio.to_thread(starting.__enter__)
     try:

@@ -92,7 +92,7 @@ async def test_a_card_that_leads_nowhere_is_read_again(error: Exception, is_read
     await way.reach.close()
 
 
-async def test_an_agent_whose_card_cannot_be_read_again_is_asked_where_it_was() -> None:
+async def test_unreadable_cards_keep_the_last_endpoint() -> None:
     way, first = Way(), Scripted()
     way.opens = [first, GONE, Scripted()]
     await way.reach.peer()
@@ -116,7 +116,7 @@ async def test_old_ways_are_closed_after_a_while() -> None:
 
 
 @pytest.mark.parametrize("error", IN_THE_WAY, ids=lambda error: type(error).__name__)
-async def test_what_only_a_person_can_mend_is_told_and_tried_again(error: Exception) -> None:
+async def test_operator_errors_are_reported_and_retried(error: Exception) -> None:
     way, peer = Way(), Scripted()
     way.opens = [error, StoreUnavailable("away"), peer]
     with pytest.raises(NotReachable, match=re.escape(str(error))):
@@ -148,9 +148,7 @@ async def test_nothing_in_the_way_stops_a_server_that_starts(
 
 
 @pytest.mark.parametrize("error", IN_THE_WAY, ids=lambda error: type(error).__name__)
-async def test_a_task_that_cannot_be_passed_on_fails_with_the_reason_and_the_next_may_not(
-    joining: Joining, error: Exception
-) -> None:
+async def test_unforwardable_tasks_fail_alone(joining: Joining, error: Exception) -> None:
     peer = Scripted()
     peer.answer = lambda _: there(S.COMPLETED)
     here = await joining(peer, connect=failing(error, then=peer))

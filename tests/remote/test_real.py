@@ -203,7 +203,7 @@ def answered(connection: socket.socket) -> int:
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "asked"])
-def test_an_agent_that_was_restarted_and_lost_its_tasks_is_not_waited_for(tmp_path: Path, streaming: bool) -> None:
+def test_tasks_lost_by_a_restarted_agent_end(tmp_path: Path, streaming: bool) -> None:
     far = Elsewhere(streaming=streaming)
     with gateway(tmp_path, far) as near:
         task = acknowledged(near, far)

@@ -72,7 +72,7 @@ async def test_a_webhook_with_its_token_ends_the_task(joining: Joining) -> None:
 
 
 @pytest.mark.proves("0-41", "0-43", "0-64", "C-05")
-async def test_without_its_token_nobody_learns_anything(joining: Joining) -> None:
+async def test_reports_without_token_learn_nothing(joining: Joining) -> None:
     here = await joining()
     await acknowledged(here)
     for body in (done(), done(id="no-such-task")):
@@ -113,7 +113,7 @@ async def test_the_token_of_another_task_is_refused(joining: Joining) -> None:
 
 @pytest.mark.proves("0-42")
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"task"', b'{"id":"r-1"}', b'{"kind":"task","status":{}}'])
-async def test_what_is_no_report_is_refused(joining: Joining, body: bytes) -> None:
+async def test_invalid_reports_are_errors(joining: Joining, body: bytes) -> None:
     here = await joining()
     await acknowledged(here)
     assert (await posted(here, body, bearer=here.peer.token)).status == 400
@@ -128,7 +128,7 @@ async def test_other_methods_and_bodies_that_are_too_large_are_refused(joining: 
 
 
 @pytest.mark.proves("0-58")
-async def test_too_many_are_asked_to_come_again(joining: Joining) -> None:
+async def test_excess_reports_get_retry_after(joining: Joining) -> None:
     here = await joining()
     await acknowledged(here)
     slow = WebhookEndpoint(here.remotes, rate=1.0)
@@ -140,7 +140,7 @@ async def test_too_many_are_asked_to_come_again(joining: Joining) -> None:
 
 
 @pytest.mark.proves("0-58")
-async def test_slow_bodies_of_strangers_keep_nobody_out(joining: Joining) -> None:
+async def test_slow_anonymous_reports_do_not_block_others(joining: Joining) -> None:
     """Who shows no token that is known is refused at once; signatures are right or wrong at the end of the body."""
     here = await joining(trust=WebhookKeys(keys=(KEY,)))
     task = await acknowledged(here)
@@ -261,7 +261,7 @@ async def test_a_token_may_come_in_either_header_and_with_a_signature(joining: J
 
 
 @pytest.mark.proves("C-05")
-async def test_who_signs_with_a_known_key_needs_no_token_and_is_told_what_is_unknown(joining: Joining) -> None:
+async def test_signed_reports_need_no_token(joining: Joining) -> None:
     here = await joining(trust=WebhookKeys(keys=(KEY,)))
     task = await acknowledged(here)
     now = here.remotes.now_ms() // 1000
@@ -313,7 +313,7 @@ async def test_a_webhook_may_come_before_the_acknowledgement(joining: Joining) -
 
 
 @pytest.mark.proves("0-59")
-async def test_what_must_not_be_kept_is_taken_out_first(joining: Joining) -> None:
+async def test_redacted_fields_are_removed_first(joining: Joining) -> None:
     def redact(body: Any) -> Any:
         hidden = (Artifact(artifact_id="a-1", parts=(Part(text="[redacted]"),)),)
         return Task(id=body.id, context_id=body.context_id, status=body.status, artifacts=hidden)
@@ -362,7 +362,7 @@ async def test_the_store_being_away_asks_the_agent_to_come_again(joining: Joinin
     await reaches(here.service, task.id, S.COMPLETED, ALICE)
 
 
-async def test_a_failure_is_told_with_its_reason(joining: Joining) -> None:
+async def test_reported_failures_have_a_reason(joining: Joining) -> None:
     here = await joining()
     task = await acknowledged(here)
     why = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "no stock"}]}

@@ -133,13 +133,13 @@ def test_numbers_count_more_than_times() -> None:
     assert made.append
 
 
-def test_an_end_without_what_the_task_made_is_asked_for() -> None:
+def test_ends_without_artifacts_are_fetched() -> None:
     found = heard(update(S.COMPLETED, 1, "done"))
     assert (found.bodies, found.asks, found.link.asks) == ((), True, 1)
     assert states(heard(update(S.COMPLETED, 1, "done"), is_last=True)) == [S.COMPLETED]
 
 
-def test_work_after_a_question_without_any_order_is_asked_for() -> None:
+def test_unordered_reports_after_a_question_are_fetched() -> None:
     found = heard(update(S.WORKING), place=here(S.INPUT_REQUIRED))
     assert (found.bodies, found.asks) == ((), True)
 
@@ -157,7 +157,7 @@ def test_the_first_report_names_a_task_that_has_no_name_yet() -> None:
     assert states(found) == [S.COMPLETED]
 
 
-def test_an_answer_may_go_on_in_another_task_there() -> None:
+def test_answers_may_continue_in_another_remote_task() -> None:
     found = heard(replace(task(S.WORKING), id="r-2"), link=replace(LINK, seq=9, stamp=NOW + 99), sent=2)
     assert (found.link.remote_id, found.link.seq, found.link.sent) == ("r-2", None, 2)
 
@@ -174,12 +174,12 @@ def test_submitted_and_working_both_acknowledge(state: TaskState) -> None:
     assert found.link.sent == 1
 
 
-def test_working_task_stays_working_when_the_remote_says_submitted() -> None:
+def test_working_tasks_ignore_a_late_submitted() -> None:
     assert states(heard(task(S.SUBMITTED))) == [S.WORKING]
 
 
 @pytest.mark.proves("0-74")
-def test_another_conversation_than_the_one_told_is_flagged_once_and_kept() -> None:
+def test_changed_remote_contexts_are_flagged_once() -> None:
     other = replace(task(S.WORKING), context_id="c-own")
     found = heard(other, link=replace(LINK, sent=0), sent=1)
     (acknowledged,) = found.bodies
@@ -190,14 +190,14 @@ def test_another_conversation_than_the_one_told_is_flagged_once_and_kept() -> No
     assert not heard(replace(other, status=status(S.WORKING, 1, "on it")), link=found.link).has_other_context
 
 
-def test_a_question_is_asked_here_and_another_one_after_it() -> None:
+def test_remote_questions_are_forwarded_in_turn() -> None:
     asked = heard(update(S.INPUT_REQUIRED, 1, "Which size?"))
     assert states(asked) == [S.INPUT_REQUIRED]
     wants = heard(update(S.AUTH_REQUIRED, 2, "Log in"), link=asked.link, place=here(S.INPUT_REQUIRED))
     assert states(wants) == [S.WORKING, S.AUTH_REQUIRED]
 
 
-def test_the_same_question_is_asked_again_only_if_the_agent_insists() -> None:
+def test_repeated_questions_are_forwarded_only_on_insistence() -> None:
     asked = heard(task(S.INPUT_REQUIRED))
     answered = heard(task(S.INPUT_REQUIRED), link=asked.link, sent=2)
     assert answered.bodies == ()
@@ -205,7 +205,7 @@ def test_the_same_question_is_asked_again_only_if_the_agent_insists() -> None:
     assert states(heard(task(S.INPUT_REQUIRED), link=answered.link, insists=True)) == [S.INPUT_REQUIRED]
 
 
-def test_what_the_agent_said_on_the_way_joins_the_history_once() -> None:
+def test_intermediate_messages_join_the_history_once() -> None:
     known = said("looking")
     told = task(S.WORKING, history=(replace(known, role=Role.USER), known, said("found it", "m-2")))
     found = heard(told, place=here(history=(known,)))
@@ -236,7 +236,7 @@ def test_a_task_that_was_given_up_is_left_only_by_its_end() -> None:
     assert states(heard(task(S.COMPLETED), place=here(S.UNKNOWN))) == [S.COMPLETED]
 
 
-def test_an_agent_that_does_not_know_says_nothing() -> None:
+def test_unknown_reports_change_nothing() -> None:
     assert heard(task(S.UNKNOWN)).bodies == ()
 
 
@@ -244,7 +244,7 @@ def test_an_agent_that_does_not_know_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("at", [0, None], ids=["in the same moment", "undated"])
-def test_an_acknowledgement_that_comes_after_the_question_does_not_undo_it(at: int | None) -> None:
+def test_late_acknowledgements_do_not_undo_a_question(at: int | None) -> None:
     link = replace(LINK, sent=0, stamp=NOW if at == 0 else None, state=S.INPUT_REQUIRED)
     found = heard(task(S.WORKING, at), link, here(S.INPUT_REQUIRED), sent=1)
     assert (states(found), found.asks, found.link.sent) == ([], True, 1)
@@ -252,7 +252,7 @@ def test_an_acknowledgement_that_comes_after_the_question_does_not_undo_it(at: i
     assert (states(later), later.asks) == ([S.WORKING], False)
 
 
-def test_what_an_agent_answers_when_it_is_asked_is_not_asked_for_again() -> None:
+def test_polled_answers_are_not_fetched_again() -> None:
     found = heard(task(S.WORKING), replace(LINK, asks=1), here(S.INPUT_REQUIRED), looked=1)
     assert (states(found), found.asks, found.link.looked) == ([S.WORKING], False, 1)
 
@@ -294,7 +294,7 @@ def test_the_last_message_of_a_task_without_artifacts_is_its_answer() -> None:
     assert ended.status.message is None
 
 
-def test_a_question_without_an_id_that_is_asked_again_is_another_one() -> None:
+def test_repeated_questions_without_an_id_are_new() -> None:
     asks = task(S.INPUT_REQUIRED, history=(said("Which?", ""),))
     asked = [heard(asks, replace(LINK, sent=sent)).bodies[-1] for sent in (1, 2)]
     ids = {body.status.message.message_id for body in asked if isinstance(body, StatusUpdate) and body.status.message}

@@ -74,7 +74,7 @@ def test_steps_in_a_loop_are_stopped_in_every_dialect(tmp_path: Path, dialect: s
         assert tasks == 2, "the first one, and the one that came back"
 
 
-def test_a_server_may_be_called_back_by_one_that_it_calls(tmp_path: Path) -> None:
+def test_servers_can_call_each_other(tmp_path: Path) -> None:
     with each_other(tmp_path, "/agents/shop", SHOP) as (one, _):
         task = one.send("hello", path="/agents/two")
         assert text_of(task) == "you said hello"
@@ -104,7 +104,7 @@ def test_metadata_that_is_not_a_route_counts_as_none() -> None:
     assert TaskRoute(4, ("a/b",)).after("c/d") == TaskRoute(5, ("a/b", "c/d"))
 
 
-async def test_what_is_left_of_budget_and_time_is_passed_on(joining: Joining) -> None:
+async def test_remaining_budget_and_time_are_passed_on(joining: Joining) -> None:
     peer = Scripted(push=False)
     here = await joining(peer, POLLING)
     asks = TaskStatus(

@@ -74,7 +74,7 @@ def accepted_but(peer: Scripted, error: Exception, *, times: int = 1) -> Any:
 
 
 @pytest.mark.proves("0-18", "0-19", "0-20", "0-24")
-async def test_the_first_message_asks_for_an_answer_at_once_and_for_a_webhook(joining: Joining) -> None:
+async def test_first_messages_are_non_blocking_with_a_webhook(joining: Joining) -> None:
     here = await joining()
     task = await begun(here)
     await until(lambda: is_parked(here.store, task.id))
@@ -128,7 +128,7 @@ async def test_an_agent_that_is_done_at_once_needs_no_webhook(joining: Joining) 
 
 @pytest.mark.proves("0-61")
 @pytest.mark.parametrize("error", [REFUSED, AgentUnavailable(retry_after=0), RateLimited(retry_after=0)])
-async def test_what_certainly_did_not_arrive_is_sent_again(joining: Joining, error: Exception) -> None:
+async def test_undelivered_messages_are_resent(joining: Joining, error: Exception) -> None:
     here = await joining(terms=QUICK)
     here.peer.answer = in_turn(error, error, there(S.COMPLETED))
     done = await sent(here.service, saying("hello"), ALICE)
@@ -157,7 +157,7 @@ async def test_a_refusal_fails_the_task_at_once(joining: Joining, error: Excepti
     assert len(here.peer.sent) == 1
 
 
-async def test_an_agent_that_takes_no_webhook_after_all_is_asked_instead(joining: Joining) -> None:
+async def test_agents_refusing_webhooks_are_polled(joining: Joining) -> None:
     here = await joining(terms=QUICK)
     here.peer.answer = in_turn(PushNotSupported(), there())
     task = await begun(here)
@@ -185,9 +185,7 @@ async def test_a_lost_answer_is_looked_for_and_never_sent_for_again(joining: Joi
 
 
 @pytest.mark.parametrize("error", [LOST, InternalError(), RateLimited(), AgentUnavailable(), TaskTimeout()])
-async def test_what_the_agent_does_not_list_is_not_sent_again_except_by_a_person(
-    joining: Joining, error: Exception
-) -> None:
+async def test_unlisted_messages_are_resent_only_by_a_person(joining: Joining, error: Exception) -> None:
     here = await joining(Scripted(push=False), terms=replace(QUICK, mode=ReportMode.POLL))
     here.peer.answer = in_turn(error, there(S.COMPLETED))
     task = await sent(here.service, saying("hello"), ALICE)
@@ -199,7 +197,7 @@ async def test_what_the_agent_does_not_list_is_not_sent_again_except_by_a_person
     assert len(here.peer.sent) == 2
 
 
-async def test_an_agent_that_cannot_be_asked_any_more_is_not_told_again(joining: Joining) -> None:
+async def test_unqueryable_agents_get_no_resend(joining: Joining) -> None:
     """A message was sent, the node died, and the next one does not get to the agent at first."""
     peer = Scripted(push=False)
     first = await joining(peer, terms=replace(QUICK, mode=ReportMode.POLL))
@@ -219,9 +217,7 @@ async def test_an_agent_that_cannot_be_asked_any_more_is_not_told_again(joining:
 
 
 @pytest.mark.parametrize("was_accepted", [True, False])
-async def test_a_reply_whose_answer_is_lost_is_looked_for_and_not_sent_again(
-    joining: Joining, was_accepted: bool
-) -> None:
+async def test_replies_with_lost_answers_are_searched(joining: Joining, was_accepted: bool) -> None:
     here = await joining(Scripted(push=False), terms=replace(QUICK, mode=ReportMode.POLL))
     here.peer.answer = lambda _: there(S.INPUT_REQUIRED)
     asked = await sent(here.service, saying("a shirt"), ALICE)
@@ -237,7 +233,7 @@ async def test_a_reply_whose_answer_is_lost_is_looked_for_and_not_sent_again(
     assert len(here.peer.sent) == 2
 
 
-async def test_what_a_caller_adds_meanwhile_has_nothing_sent_again(joining: Joining) -> None:
+async def test_new_caller_messages_resend_nothing(joining: Joining) -> None:
     here = await joining(Scripted(lists=False), terms=QUICK)
     here.peer.answer = lambda _: LOST
     task = await begun(here)
@@ -266,7 +262,7 @@ async def test_a_webhook_that_is_refused_is_done_without(refusal: AccordError, j
     assert [push is not None for push in pushes] == [True, False]
 
 
-async def test_nobody_knows_is_said_where_nobody_can(joining: Joining) -> None:
+async def test_unconfirmable_sends_are_unknown(joining: Joining) -> None:
     here = await joining(Scripted(push=False, lists=False), terms=RemoteTerms(mode=ReportMode.POLL))
     here.peer.answer = lambda _: LOST
     task = await sent(here.service, saying("hello"), ALICE)
@@ -275,7 +271,7 @@ async def test_nobody_knows_is_said_where_nobody_can(joining: Joining) -> None:
     assert len(here.peer.sent) == 1
 
 
-async def test_a_webhook_tells_what_a_lost_answer_did_not(joining: Joining) -> None:
+async def test_webhooks_replace_a_lost_answer(joining: Joining) -> None:
     here = await joining(Scripted(lists=False))
     here.peer.answer = lambda _: LOST
     task = await begun(here)
@@ -344,7 +340,7 @@ async def test_a_cancel_is_passed_on(joining: Joining) -> None:
 # --- conversations --------------------------------------------------------------------------------------------------
 
 
-async def test_a_conversation_is_one_there_as_well_and_nobody_gets_into_that_of_another(joining: Joining) -> None:
+async def test_remote_conversations_are_private_per_owner(joining: Joining) -> None:
     here = await joining()
     here.peer.answer = lambda _: there(S.COMPLETED, id=f"r-{len(here.peer.sent)}")
     for caller in (ALICE, ALICE, BOB):
@@ -355,9 +351,7 @@ async def test_a_conversation_is_one_there_as_well_and_nobody_gets_into_that_of_
 
 
 @pytest.mark.proves("0-74")
-async def test_an_agent_that_has_a_name_of_its_own_for_it_is_told_that_one(
-    joining: Joining, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_remote_context_ids_are_reused(joining: Joining, caplog: pytest.LogCaptureFixture) -> None:
     here = await joining()
     here.peer.answer = lambda _: there(S.COMPLETED, id=f"r-{len(here.peer.sent)}", context_id="own")
     done = await sent(here.service, saying("hello", context_id="chat"), ALICE)
@@ -395,7 +389,7 @@ async def test_questions_pass_through_both_ways(joining: Joining, asks: TaskStat
     assert second.message.message_id != first.message.message_id
 
 
-async def test_an_answer_that_is_refused_is_said_and_the_task_goes_on(joining: Joining) -> None:
+async def test_refused_answers_are_reported_and_the_task_continues(joining: Joining) -> None:
     here = await joining()
     here.peer.answer = in_turn(there(S.INPUT_REQUIRED), InvalidParams("Not a size"), there(S.COMPLETED))
     asked = await sent(here.service, saying("a shirt"), ALICE)

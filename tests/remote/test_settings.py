@@ -78,7 +78,7 @@ def hide(body: Task) -> Task:
     return body
 
 
-def test_what_takes_out_what_must_not_be_kept_is_named() -> None:
+def test_redaction_functions_are_configured_by_name() -> None:
     (agent,) = remote_agents(stated(remotes={"a": {"url": "https://a.example", "redact": f"{__name__}:hide"}}), {})
     assert agent.trust.redact is hide
     with pytest.raises(BadSettings, match=r"remotes\.a\.redact"):
@@ -86,6 +86,6 @@ def test_what_takes_out_what_must_not_be_kept_is_named() -> None:
 
 
 @pytest.mark.parametrize("given", [{"mode": "pigeon"}, {"sla_seconds": 0}, {"streams": -1}, {"urls": "x"}])
-def test_what_cannot_be_is_refused(given: dict[str, Any]) -> None:
+def test_impossible_combinations_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(BadSettings):
         stated(remotes={"a": {"url": "https://a.example"} | given})

@@ -53,7 +53,7 @@ def used(task: Task) -> dict[str, Any]:
     return found
 
 
-async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> None:
+async def test_reported_usage_is_counted_once(joining: Joining) -> None:
     watch = Watch()
     here = await joining(hooks=Hooks((watch,)))
     task = await begun(here, saying("work", configuration=AT_ONCE))
@@ -107,7 +107,7 @@ async def test_the_agents_own_budget_counts_as_well(joining: Joining) -> None:
     assert said(await reaches(here.service, task.id, S.FAILED, ALICE)) == "The budget of 0.5 (cost) is spent"
 
 
-async def test_who_calls_an_agent_elsewhere_ends_by_what_that_uses(joining: Joining, hosting: Hosting) -> None:
+async def test_remote_usage_ends_an_exhausted_caller(joining: Joining, hosting: Hosting) -> None:
     peer = Scripted()
     here = await joining(peer)
 
@@ -130,7 +130,7 @@ async def test_who_calls_an_agent_elsewhere_ends_by_what_that_uses(joining: Join
     "said",
     [None, 7, [], {"inputTokens": -1}, {"inputTokens": "many"}, {"inputTokens": 1.5}, {"cost": 1e300}, {"models": [1]}],
 )
-def test_what_cannot_be_understood_is_not_counted(said: Any) -> None:
+def test_invalid_usage_is_not_counted(said: Any) -> None:
     assert read_usage({"usage": said}) is None
 
 

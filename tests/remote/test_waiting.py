@@ -102,7 +102,7 @@ async def test_an_end_that_comes_alone_has_the_rest_fetched(joining: Joining, st
 
 
 @pytest.mark.parametrize("error", [MethodNotFound(), TaskNotFound(), InternalError(), Unreachable("x", was_sent=True)])
-async def test_an_end_that_comes_alone_counts_if_there_is_no_more_to_be_had(joining: Joining, error: Exception) -> None:
+async def test_bare_ends_count_if_the_task_cannot_be_read(joining: Joining, error: Exception) -> None:
     here = await joining(terms=replace(PUSH, first_poll=0.01, most_poll=0.02))
     task = await begun(here)
     await until(lambda: is_parked(here.store, task.id))
@@ -111,7 +111,7 @@ async def test_an_end_that_comes_alone_counts_if_there_is_no_more_to_be_had(join
     await reaches(here.service, task.id, S.COMPLETED, ALICE)
 
 
-async def test_an_agent_that_is_behind_its_own_webhook_is_asked_again(joining: Joining) -> None:
+async def test_agents_behind_their_webhook_are_polled_again(joining: Joining) -> None:
     here = await joining(terms=replace(PUSH, first_poll=0.01, most_poll=0.02))
     task = await begun(here)
     await until(lambda: is_parked(here.store, task.id))
@@ -124,12 +124,12 @@ async def test_an_agent_that_is_behind_its_own_webhook_is_asked_again(joining: J
 
 
 @pytest.mark.proves("0-62")
-def test_silence_is_given_up_after_half_an_hour_unless_told_otherwise() -> None:
+def test_silence_times_out_after_half_an_hour() -> None:
     assert RemoteTerms().sla_seconds == 30 * 60
 
 
 @pytest.mark.proves("0-62")
-async def test_silence_is_asked_about_once_and_then_given_up_with_the_reason(joining: Joining) -> None:
+async def test_silent_agents_are_polled_once_and_given_up(joining: Joining) -> None:
     here = await joining(terms=SOON)
     task = await begun(here)
     lost = await reaches(here.service, task.id, S.UNKNOWN, ALICE)
@@ -145,7 +145,7 @@ async def test_the_last_question_may_find_the_end(joining: Joining) -> None:
     assert text(await reaches(here.service, task.id, S.COMPLETED, ALICE)) == "well"
 
 
-async def test_an_agent_that_cannot_be_asked_is_given_up_as_well(joining: Joining) -> None:
+async def test_unqueryable_agents_are_given_up(joining: Joining) -> None:
     here = await joining(terms=SOON)
     here.peer.refuses_get = Unreachable("Connection refused", was_sent=False)
     task = await begun(here)
@@ -153,7 +153,7 @@ async def test_an_agent_that_cannot_be_asked_is_given_up_as_well(joining: Joinin
 
 
 @pytest.mark.proves("0-62", "C-04")
-async def test_a_late_webhook_ends_what_was_given_up(joining: Joining) -> None:
+async def test_late_webhooks_end_unknown_tasks(joining: Joining) -> None:
     here = await joining(terms=replace(SOON, late_looks=0))
     task = await begun(here)
     await reaches(here.service, task.id, S.UNKNOWN, ALICE)
@@ -170,7 +170,7 @@ async def test_a_late_end_that_comes_alone_has_the_rest_fetched(joining: Joining
     assert text(await reaches(here.service, task.id, S.COMPLETED, ALICE)) == "well"
 
 
-async def test_a_task_that_was_given_up_is_asked_for_now_and_then(joining: Joining) -> None:
+async def test_unknown_tasks_are_polled_occasionally(joining: Joining) -> None:
     here = await joining(terms=SOON)
     task = await begun(here)
     await reaches(here.service, task.id, S.UNKNOWN, ALICE)
@@ -192,7 +192,7 @@ async def test_a_task_that_was_given_up_can_be_tried_again_by_hand(joining: Join
 
 
 @pytest.mark.proves("0-63")
-async def test_a_retry_sends_again_what_the_agent_does_not_know(joining: Joining) -> None:
+async def test_retries_resend_unknown_messages(joining: Joining) -> None:
     here = await joining(terms=replace(SOON, late_looks=-1))
     task = await begun(here)
     await reaches(here.service, task.id, S.UNKNOWN, ALICE)
@@ -204,7 +204,7 @@ async def test_a_retry_sends_again_what_the_agent_does_not_know(joining: Joining
 
 
 @pytest.mark.proves("0-63")
-async def test_a_retry_sends_what_nobody_knows_whether_it_arrived(joining: Joining) -> None:
+async def test_retries_send_unconfirmed_messages(joining: Joining) -> None:
     here = await joining(Scripted(push=False, lists=False), terms=POLL)
     here.peer.answer = lambda _: Unreachable("broke off", was_sent=True)
     task = await sent(here.service, saying("hello"), ALICE)
@@ -242,7 +242,7 @@ async def test_the_caller_has_all_the_time_there_is(joining: Joining) -> None:
 # --- polling --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_agent_without_webhooks_and_streams_is_asked_now_and_then(joining: Joining) -> None:
+async def test_agents_without_webhooks_and_streams_are_polled(joining: Joining) -> None:
     here = await joining(Scripted(push=False), terms=POLL)
     task = await begun(here)
 
@@ -261,7 +261,7 @@ async def test_an_agent_without_webhooks_and_streams_is_asked_now_and_then(joini
     assert text(await reaches(here.service, task.id, S.COMPLETED, ALICE)) == "well"
 
 
-async def test_an_agent_that_asks_the_same_again_is_heard(joining: Joining) -> None:
+async def test_repeated_remote_questions_are_noticed(joining: Joining) -> None:
     here = await joining(Scripted(push=False), terms=POLL)
     here.peer.answer = lambda _: there(S.INPUT_REQUIRED)
     asked = await sent(here.service, saying("a shirt"), ALICE)
@@ -270,7 +270,7 @@ async def test_an_agent_that_asks_the_same_again_is_heard(joining: Joining) -> N
     assert len(here.peer.sent) == 2
 
 
-async def test_another_node_goes_on_asking(joining: Joining) -> None:
+async def test_another_node_continues_polling(joining: Joining) -> None:
     here = await joining(Scripted(push=False), terms=POLL)
     task = await begun(here)
     await until(lambda: _was_asked(here.peer, 1))
@@ -284,7 +284,7 @@ async def test_another_node_goes_on_asking(joining: Joining) -> None:
 # --- streams --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_is_relayed_and_what_it_missed_is_fetched(joining: Joining) -> None:
+async def test_remote_streams_are_relayed_and_gaps_fetched(joining: Joining) -> None:
     here = await joining(Scripted(push=False, streaming=True), terms=FOLLOW)
     here.peer.streams = [[Event(seq=0, body=there()), Event(seq=1, body=chunk("one ")), Event(seq=2, body=ended())]]
     here.peer.answer = lambda _: there()
@@ -351,7 +351,7 @@ async def _was_cancelled(peer: Scripted) -> bool:
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-async def test_a_node_that_leaves_a_stream_leaves_what_came_of_it(joining: Joining, is_answered: bool) -> None:
+async def test_draining_nodes_keep_relayed_events(joining: Joining, is_answered: bool) -> None:
     """The answer to a message is waited for although the run is over: another node must know what it was."""
     peer = Holding()
     here = await joining(peer, terms=FOLLOW)
@@ -368,7 +368,7 @@ async def test_a_node_that_leaves_a_stream_leaves_what_came_of_it(joining: Joini
     assert len(peer.sent) == 1
 
 
-async def test_only_so_many_streams_are_held_and_the_rest_is_asked_for(joining: Joining) -> None:
+async def test_streams_are_limited_and_others_polled(joining: Joining) -> None:
     here = await joining(Scripted(push=False, streaming=True), terms=replace(FOLLOW, streams=0))
     task = await begun(here)
     await until(lambda: _was_asked(here.peer, 1))

@@ -54,7 +54,7 @@ def test_a_file_that_a_table_names_is_watched(tmp_path: Path) -> None:
         said_at_last(server, "another", lambda: file.write_text("def greet(text: str) -> str:\n    return 'another'\n"))
 
 
-def test_a_framework_that_is_not_installed_is_said_in_one_line(tmp_path: Path) -> None:
+def test_frameworks_that_are_missing_are_reported_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "trip.py"
     file.write_text("from no_such_framework import Graph\n")
     for arguments in ((f"{file}:graph",), ("--config", str(tmp_path / "accord.toml"))):
@@ -66,7 +66,7 @@ def test_a_framework_that_is_not_installed_is_said_in_one_line(tmp_path: Path) -
 
 
 @pytest.mark.proves("C-20")
-def test_a_command_line_tool_is_no_more_open_than_any_agent(tmp_path: Path) -> None:
+def test_cli_agents_need_the_same_authentication(tmp_path: Path) -> None:
     (tmp_path / "accord.toml").write_text('[agents.tool]\ntype = "process"\ncommand = ["cat"]\n')
     done = accord(tmp_path, "serve", "--host", "0.0.0.0", "--port", str(free_port()))
     assert done.returncode == 1

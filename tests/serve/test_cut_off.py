@@ -72,7 +72,7 @@ def task_of(answer: Any) -> dict[str, Any]:
 
 
 @servers
-def test_who_waits_for_a_task_gets_it_as_it_stands_and_finds_it_again(tmp_path: Path, more: list[str]) -> None:
+def test_interrupted_waits_return_the_current_task(tmp_path: Path, more: list[str]) -> None:
     """An error would have many a caller send the message anew, under another id: the work would be done twice."""
     go, store = tmp_path / "go", ["--store", f"sqlite:///{tmp_path}/a.db"]
 
@@ -98,7 +98,7 @@ def test_who_waits_for_a_task_gets_it_as_it_stands_and_finds_it_again(tmp_path: 
         assert {task["id"] for task in tasks(second)} == {task["id"] for task in found.values()}
 
 
-def test_a_call_that_waits_gets_the_task_and_a_stream_is_told_why_it_ends(tmp_path: Path) -> None:
+def test_shutdown_returns_the_task_and_ends_streams(tmp_path: Path) -> None:
     go, port = tmp_path / "go", free_port()
 
     def asked(name: str) -> a2a_pb2.SendMessageRequest:
@@ -135,7 +135,7 @@ GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @servers
-def test_a_request_that_is_cut_off_before_its_answer_is_told_to_come_again(tmp_path: Path, more: list[str]) -> None:
+def test_interrupted_requests_get_retry_after(tmp_path: Path, more: list[str]) -> None:
     with running(tmp_path, *more, **BRIEF) as server:
         connections = {path: socket.create_connection(("127.0.0.1", server.port)) for path in UNFINISHED}
         for path, connection in connections.items():

@@ -106,7 +106,7 @@ def test_the_workflow_fans_out_asks_and_publishes(demo: Demo) -> None:
 
 
 @pytest.mark.proves("0-02", "0-50")
-def test_the_planner_plans_tasks_of_the_others_and_begins_them_when_told(demo: Demo) -> None:
+def test_the_planner_plans_and_starts_tasks(demo: Demo) -> None:
     prompt = "Report on the search cluster, deploy version 2.4 and send three keyboards to Berlin"
     plan = demo.send(prompt, "plan", path="/agents/planner/")
     assert "Reporter" in text_of({"artifacts": plan["artifacts"][:1]})
@@ -123,7 +123,7 @@ def test_the_planner_plans_tasks_of_the_others_and_begins_them_when_told(demo: D
 
 
 @pytest.mark.proves("0-24", "0-25", "0-27")
-def test_what_the_second_server_does_arrives_by_webhook(demo: Demo, tmp_path: Path) -> None:
+def test_results_of_the_second_server_arrive_by_webhook(demo: Demo, tmp_path: Path) -> None:
     task = demo.send("three keyboards", "order", path="/agents/warehouse/", at_once=True)
     assert state_of(task) in {"SUBMITTED", "WORKING"}
 
@@ -170,7 +170,7 @@ def test_another_port_is_found_if_one_is_taken() -> None:
     assert _free_port(port) == port
 
 
-def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+def test_an_occupied_port_is_reported(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         ended = accord(tmp_path, "demo", "--port", str(taken.getsockname()[1]), *QUICK)
     assert ended.returncode == 1

@@ -68,7 +68,7 @@ finally:
 """
 
 
-def test_files_beyond_the_room_of_an_answer_have_addresses_in_every_binding(tmp_path: Path) -> None:
+def test_large_files_have_addresses_in_every_binding(tmp_path: Path) -> None:
     with serving(tmp_path, {"limits": {"inline_files": 2 * MB}}, AGENT) as server:
         id = made(server, 1, 3, 1)
         call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": id}}

@@ -41,7 +41,7 @@ class MachineDemo(Machine):
 
 
 @pytest.mark.parametrize("more", [(), ("--workers", "2"), ("--server", "granian")], ids=["one", "two", "granian"])
-def test_for_machines_nothing_but_records_is_written_from_start_to_stop(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_json_logs_contain_only_records(tmp_path: Path, more: tuple[str, ...]) -> None:
     (tmp_path / "mine.py").write_text(BROKEN)
     server = Machine(tmp_path, "mine.py:broken", "--log-format", "json", *more)
     try:
@@ -74,7 +74,7 @@ def test_both_servers_of_the_demonstration_write_records(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_for_machines_it_is_a_record_too_that_there_is_no_server(tmp_path: Path, processes: str) -> None:
+def test_json_logs_report_start_errors_as_records(tmp_path: Path, processes: str) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = str(taken.getsockname()[1])
         done = accord(tmp_path, "serve", "--port", port, "--log-format", "json", "--workers", processes)
@@ -103,7 +103,7 @@ def test_a_server_writes_how_tasks_end(tmp_path: Path, processes: str) -> None:
 
 
 @pytest.mark.proves("0-58")
-def test_a_server_writes_what_its_remote_agents_acknowledge(tmp_path: Path) -> None:
+def test_remote_acknowledgements_are_logged(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     with running(tmp_path / "there") as there, running(tmp_path, "--remote", f"far={there.url}") as server:
         task = server.send("ab")
@@ -113,7 +113,7 @@ def test_a_server_writes_what_its_remote_agents_acknowledge(tmp_path: Path) -> N
             assert f"task_id={task['id']}" in line
 
 
-def test_a_level_leaves_out_what_is_less_severe(tmp_path: Path) -> None:
+def test_log_levels_filter_records(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(BROKEN)
     with running(tmp_path, "mine.py:broken", "--log-level", "warning") as server:
         server.send("ab")
@@ -123,7 +123,7 @@ def test_a_level_leaves_out_what_is_less_severe(tmp_path: Path) -> None:
     assert (refused.returncode, "telemetry.log_level" in refused.stderr) == (2, True), refused.stderr
 
 
-def test_records_are_the_agents_if_it_says_so(tmp_path: Path) -> None:
+def test_agents_can_write_log_records(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN_WAYS)
     with running(tmp_path, "mine.py:broken") as server:
         server.send("ab")

@@ -68,7 +68,7 @@ def text_in(seen: Seen) -> str:
 
 
 @pytest.mark.proves("3-39", "C-01", "C-12", "STREAM-ORDER-001", "4-13")
-def test_streams_go_on_where_they_broke_off(store_url: str, tmp_path: Path) -> None:
+def test_broken_streams_resume_at_the_next_event(store_url: str, tmp_path: Path) -> None:
     go = tmp_path / "go"
     target = f"{AGENTS}:counting"
     with running(tmp_path, target, "--store", store_url, **LEASE) as first:

@@ -104,14 +104,14 @@ def test_behind_a_proxy_credentials_are_the_proxy_s_to_keep(tmp_path: Path) -> N
         assert behind.post("ListTasks", headers=forwarded).status_code == 401
 
 
-def test_what_proxies_say_is_not_read_unless_there_is_one(tmp_path: Path) -> None:
+def test_proxy_headers_need_behind_proxy(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         card = httpx.get(f"{server.url}/.well-known/agent-card.json", headers={"X-Forwarded-Proto": "https"}).json()
         assert card["url"].startswith("http://")
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_every_address_is_those_of_both_families() -> None:
+def test_wildcard_hosts_listen_on_both_families() -> None:
     with closing(listen(ServerSettings(host="::", port=free_port()))) as found:
         for address in ("127.0.0.1", "::1"):
             socket.create_connection((address, found.getsockname()[1]), timeout=BOUND_SECONDS).close()
@@ -137,9 +137,7 @@ def test_tls_needs_all_of_it(refuse: Any, issued: tuple[Authority, Issued], tmp_
         assert (code, reason in said) == (1, True), said
 
 
-def test_client_certificates_need_somebody_who_issues_them(
-    refuse: Any, issued: tuple[Authority, Issued], tmp_path: Path
-) -> None:
+def test_client_certificates_need_a_ca(refuse: Any, issued: tuple[Authority, Issued], tmp_path: Path) -> None:
     authority, server = issued
     (tmp_path / "accord.toml").write_text('[[auth.schemes]]\ntype = "mtls"')
     tls = ["--tls-cert", str(server.certificate), "--tls-key", str(server.key)]
@@ -188,7 +186,7 @@ def test_a_mistake_on_the_command_line_is_one_sentence(refuse: Any, arguments: l
     ("names", "remedy"),
     [((), "write mine.py:name"), (("a",), "write mine.py:a"), (("a", "b"), "write which of mine.py:a, mine.py:b")],
 )
-def test_a_file_without_a_name_is_told_which_agents_are_in_it(
+def test_files_without_a_name_list_their_agents(
     refuse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], remedy: str
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -261,7 +259,7 @@ several = pytest.mark.parametrize("more", [["--workers", "2"], ["--reload"], ["-
 
 @several
 @pytest.mark.parametrize(("settings", "reason"), [STORE, ROLE])
-def test_what_cannot_start_says_so_before_any_process_is_made(
+def test_start_errors_precede_worker_processes(
     refuse: Any, tmp_path: Path, settings: str, reason: str, more: list[str]
 ) -> None:
     (tmp_path / "accord.toml").write_text(settings)
@@ -273,7 +271,7 @@ DATABASE = 'store = "postgresql://me:secret@127.0.0.1:1/x"', "postgresql://me@12
 
 
 @pytest.mark.parametrize(("settings", "reason"), [STORE, ROLE, DATABASE])
-def test_what_cannot_start_says_why_in_one_line_and_ends(tmp_path: Path, settings: str, reason: str) -> None:
+def test_start_errors_are_one_line(tmp_path: Path, settings: str, reason: str) -> None:
     (tmp_path / "accord.toml").write_text(settings)
     done = accord(tmp_path, "serve", "--port", str(free_port()))
     assert (done.returncode, done.stdout) == (1, "")
@@ -304,7 +302,7 @@ def test_a_port_that_is_taken_is_reported_before_any_process_is_made(refuse: Any
     assert "curl" not in said
 
 
-def test_a_port_that_is_taken_is_reported_and_nothing_claims_to_listen(tmp_path: Path) -> None:
+def test_occupied_ports_end_the_start(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         done = accord(tmp_path, "serve", "--port", str(port))

@@ -36,7 +36,7 @@ def said_at_last(server: Server, word: str, save: Callable[[], object] = lambda:
 
 
 @pytest.mark.parametrize("more", [[], ["--server", "granian"]], ids=["uvicorn", "granian"])
-def test_a_changed_file_is_served_anew(tmp_path: Path, more: list[str]) -> None:
+def test_changed_files_are_reloaded(tmp_path: Path, more: list[str]) -> None:
     folder = tmp_path / "agents"  # not where the command is typed
     folder.mkdir()
     file = folder / "mine.py"
@@ -58,7 +58,7 @@ def test_a_changed_file_is_served_anew(tmp_path: Path, more: list[str]) -> None:
         assert server.stop() == 0
 
 
-def test_reloaded_processes_do_not_outlive_the_one_that_watches(tmp_path: Path) -> None:
+def test_reloaded_processes_end_with_the_watcher(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(AGENT.format(word="one"))
     with running(tmp_path, "mine.py:reply", "--reload") as server:
         said_at_last(server, "one")

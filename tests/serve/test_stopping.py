@@ -22,7 +22,7 @@ servers = pytest.mark.parametrize(
 
 
 @servers
-def test_within_the_grace_an_agent_finishes_and_its_stream_gets_everything(tmp_path: Path, more: list[str]) -> None:
+def test_agents_finish_within_the_grace_period(tmp_path: Path, more: list[str]) -> None:
     go = tmp_path / "go"
     seen = []
     body = rpc("SendStreamingMessage", message=said(str(go)))
@@ -67,7 +67,7 @@ def _wait_until_closed(server: Server) -> None:
 
 
 @servers
-def test_after_the_grace_a_task_is_handed_over_and_goes_on_at_once(tmp_path: Path, more: list[str]) -> None:
+def test_tasks_are_handed_over_after_the_grace_period(tmp_path: Path, more: list[str]) -> None:
     """The lease is far longer than the test may take: who takes over does not wait for it."""
     go, store = tmp_path / "go", ["--store", f"sqlite:///{tmp_path}/a.db"]
     slow = {"ACCORD_ENGINE__LEASE_SECONDS": "600", "ACCORD_ENGINE__POLL_SECONDS": "0.2"}

@@ -14,7 +14,7 @@ from tests.serve.running import BOUND_SECONDS, running
     "more", [[], ["--workers", "2"], ["--server", "granian"]], ids=["uvicorn", "workers", "granian"]
 )
 @pytest.mark.parametrize("kind", ["file", "abstract"])
-def test_it_says_that_it_is_ready(tmp_path: Path, more: list[str], kind: str) -> None:
+def test_readiness_is_notified(tmp_path: Path, more: list[str], kind: str) -> None:
     name = f"{tmp_path}/notify" if kind == "file" else f"@accord-{os.getpid()}-{'-'.join(more)}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(name.replace("@", "\0"))
@@ -25,7 +25,7 @@ def test_it_says_that_it_is_ready(tmp_path: Path, more: list[str], kind: str) ->
             assert server.stop() == 0
 
 
-def test_one_that_is_not_there_is_written_down(tmp_path: Path) -> None:
+def test_a_missing_notify_socket_is_logged(tmp_path: Path) -> None:
     with running(tmp_path, NOTIFY_SOCKET=f"{tmp_path}/nobody") as server:
         server.says("server.systemd_not_told")
         assert httpx.get(f"{server.url}/readyz", timeout=BOUND_SECONDS).status_code == 200

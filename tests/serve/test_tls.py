@@ -57,7 +57,7 @@ def client(authority: Authority, who: Issued | None = None) -> httpx.Client:
 
 
 @pytest.mark.proves("4-01", "4-22", "AUTH-TLS-001")
-def test_it_serves_https_and_its_card_says_so(server: Server, authority: Authority) -> None:
+def test_the_card_has_https_addresses(server: Server, authority: Authority) -> None:
     with client(authority) as http:
         card = http.get(f"{server.url}/.well-known/agent-card.json", params={"dialect": "v1"}).json()
         assert card["supportedInterfaces"][0]["url"] == f"{server.url}/"
@@ -68,7 +68,7 @@ def test_it_serves_https_and_its_card_says_so(server: Server, authority: Authori
 
 
 @pytest.mark.proves("AUTH-TLS-002", "AUTH-SERVER-002")
-def test_a_certificate_says_who_calls(server: Server, authority: Authority, folder: Path) -> None:
+def test_certificates_authenticate_callers(server: Server, authority: Authority, folder: Path) -> None:
     alice, bob = authority.client("alice"), authority.client("bob")
     send = rpc("SendMessage", message=said("hello"))
     with client(authority) as nobody:
@@ -136,9 +136,7 @@ async def test_grpc_has_the_same_certificates_and_the_same_callers(server: Serve
         assert http.get(f"{server.url}/tasks/{sent.task.id}").status_code == 404
 
 
-async def test_grpc_demands_a_certificate_where_http_takes_other_credentials_and_says_so(
-    tmp_path: Path, authority: Authority, own: Issued
-) -> None:
+async def test_grpc_requires_a_certificate_and_warns(tmp_path: Path, authority: Authority, own: Issued) -> None:
     secret = 'type = "header"\nname = "X-Key"\nsecrets = [{ secret = "0123456789abcdef", owner = "carol" }]\n'
     (tmp_path / "accord.toml").write_text(f"{MTLS}\n[[auth.schemes]]\n{secret}")
     tls = ["--tls-cert", str(own.certificate), "--tls-key", str(own.key), "--tls-client-ca", str(authority.certificate)]
@@ -156,5 +154,5 @@ async def test_grpc_demands_a_certificate_where_http_takes_other_credentials_and
             assert await call.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_where_only_certificates_are_taken_grpc_has_nothing_to_say(server: Server) -> None:
+def test_grpc_does_not_warn_with_mtls_only(server: Server) -> None:
     assert "gRPC takes nobody" not in server.all_shown

@@ -42,7 +42,7 @@ def run(line: str, **env: str) -> Any:
     return done.stdout
 
 
-def test_the_panel_holds_what_a_newcomer_needs(server: Server, tmp_path: Path) -> None:
+def test_the_panel_shows_first_steps(server: Server, tmp_path: Path) -> None:
     panel = server.all_shown.partition("Try it:")[0]
     rows = dict(re.findall(r"│ (\w+) +(\S.*?) +│", panel))
     assert f"accord {__version__}" in panel
@@ -60,7 +60,7 @@ def test_the_panel_holds_what_a_newcomer_needs(server: Server, tmp_path: Path) -
     assert httpx.get(rows["card"]).json()["url"] == rows["agent"]
 
 
-def test_a_server_that_is_called_otherwise_says_where_it_listens(server: Server, tmp_path: Path) -> None:
+def test_servers_with_a_public_url_show_their_address(server: Server, tmp_path: Path) -> None:
     with running(tmp_path, "--url", "https://agents.example", "--auth", "api-keys") as behind:
         rows = dict(re.findall(r"│ (\w+) +(\S.*?) +│", behind.all_shown))
         assert (rows["agent"], rows["listens"]) == ("https://agents.example/", f"127.0.0.1:{behind.port}")
@@ -85,7 +85,7 @@ def test_there_is_such_a_line_for_every_dialect(server: Server, dialect: Dialect
     assert '"result"' in (body or head)
 
 
-def test_the_line_for_those_who_have_to_say_who_they_are(tmp_path: Path) -> None:
+def test_the_first_command_for_protected_servers(tmp_path: Path) -> None:
     made = accord(tmp_path, "apikeys", "create", "--owner", "me", "--store", "sqlite:///keys.db")
     key = re.search(r"ak_\w+_[\w-]+", made.stdout)
     assert key is not None, made.stderr
@@ -98,7 +98,7 @@ def test_the_line_for_those_who_have_to_say_who_they_are(tmp_path: Path) -> None
 
 @pytest.mark.proves("4-30")
 @pytest.mark.parametrize("names", [["a.b"], ["partner", "other"]])
-def test_the_line_for_those_who_sign_their_requests(tmp_path: Path, names: list[str]) -> None:
+def test_the_first_command_for_signed_requests(tmp_path: Path, names: list[str]) -> None:
     secret = "a secret of $HOME, 'quotes' and %s"
     keys = "".join(f'keys."{name}" = {{ secret = "env:SECRET_{at}" }}\n' for at, name in enumerate(names))
     (tmp_path / "accord.toml").write_text(f'[[auth.schemes]]\ntype = "hmac"\n{keys}')
@@ -110,7 +110,7 @@ def test_the_line_for_those_who_sign_their_requests(tmp_path: Path, names: list[
 
 
 @pytest.mark.parametrize("dialect", list(DialectName))
-def test_what_is_signed_is_what_is_sent(dialect: DialectName, tmp_path: Path) -> None:
+def test_the_signature_covers_the_sent_bytes(dialect: DialectName, tmp_path: Path) -> None:
     scheme = {"type": "hmac", "keys": {"me": {"secret": "s" * 16}}}
     settings = settings_of({"server": {"dialects": [dialect.value]}, "auth": {"schemes": [scheme]}}, "test")
     (tmp_path / "curl").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
@@ -140,13 +140,13 @@ def test_what_is_signed_is_what_is_sent(dialect: DialectName, tmp_path: Path) ->
         ({"type": "mtls"}, " --cert $CERTIFICATE --key $KEY"),
     ],
 )
-def test_a_line_says_what_to_bring(scheme: dict[str, Any], shown: str) -> None:
+def test_the_panel_names_the_credential(scheme: dict[str, Any], shown: str) -> None:
     settings = settings_of({"auth": {"schemes": [scheme]}}, "test")
     assert shown in curl_command("http://localhost:1", settings)
     assert authentication_text(settings) == scheme["type"]
 
 
-def test_an_open_server_says_that_it_is_for_this_machine() -> None:
+def test_open_servers_report_local_access_only() -> None:
     assert authentication_text(Settings()) == "none: loopback only"
 
 
@@ -181,7 +181,7 @@ async def test_the_official_client_sends_streams_and_reads(server: Server) -> No
             assert (page.page_size, len(page.tasks)) == (1, 1)
 
 
-def test_large_files_go_where_the_operator_says(tmp_path: Path) -> None:
+def test_large_files_use_the_configured_blob_store(tmp_path: Path) -> None:
     place = tmp_path / "blobs"
     large = base64.b64encode(bytes(300_000)).decode()
     parts = [{"raw": large, "mediaType": "application/zip", "filename": "a.zip"}]
@@ -192,7 +192,7 @@ def test_large_files_go_where_the_operator_says(tmp_path: Path) -> None:
     assert [file.stat().st_size for file in place.rglob("*") if file.is_file()] == [300_000]
 
 
-def test_settings_come_from_the_file_in_the_folder_and_the_environment(tmp_path: Path) -> None:
+def test_settings_come_from_file_and_environment(tmp_path: Path) -> None:
     file = tmp_path / "accord.toml"
     file.write_text(f'store = "sqlite:///file.db"\n[agents]\nname-me = "{AGENTS}:who"\n[server]\ndialects = ["v1"]')
     with running(tmp_path, ACCORD_SERVER__DIALECTS="v1,gen") as configured:

@@ -71,7 +71,7 @@ def begun(server: Server, go: Path) -> tuple[str, int]:
 
 
 @pytest.mark.proves("3-09")
-def test_a_killed_worker_is_replaced_and_its_tasks_are_finished_by_the_other(server: Server, tmp_path: Path) -> None:
+def test_killed_workers_are_replaced_and_their_tasks_finished(server: Server, tmp_path: Path) -> None:
     both = processes(server)
     assert server.process.pid not in both
     go = tmp_path / "go"
@@ -116,7 +116,7 @@ def test_workers_do_not_outlive_their_parent(server: Server, tmp_path: Path) -> 
         httpx.get(f"{server.url}/healthz", timeout=BOUND_SECONDS)
 
 
-def test_granian_s_workers_are_replaced_and_do_not_outlive_their_parent(tmp_path: Path) -> None:
+def test_granian_workers_are_replaced_and_end_with_the_parent(tmp_path: Path) -> None:
     with running(tmp_path, *TARGETS, "--workers", "2", "--server", "granian", **LEASE) as server:
         one, other = processes(server)
         os.kill(one, signal.SIGKILL)

@@ -46,7 +46,7 @@ def signature(body: str, secret: str) -> str:
     return f"sha256={hmac.new(secret.encode(), body.encode(), hashlib.sha256).hexdigest()}"
 
 
-def test_a_call_of_a_webhook_begins_a_run_with_what_it_says(tmp_path: Path) -> None:
+def test_webhook_calls_start_runs_with_their_payload(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
     with running(
         tmp_path, "flow.yaml", ACCORD_KEY_GITHUB="s3cret", ACCORD_KEY_TIMER="s3cret", ACCORD_LIMITS__BODY="2000"
@@ -99,7 +99,7 @@ def test_a_delivery_that_comes_again_begins_nothing_new(tmp_path: Path) -> None:
         assert call(server, "hooked/open", "x", webhook_id="d" * 300).status_code == 400
 
 
-def test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere(tmp_path: Path) -> None:
+def test_webhook_triggers_require_a_signature(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
     with running(
         tmp_path, "flow.yaml", "--auth", "api-keys", ACCORD_KEY_GITHUB="s3cret", ACCORD_KEY_TIMER="s3cret"
@@ -195,7 +195,7 @@ def test_a_standard_secret_is_base64(tmp_path: Path) -> None:
     assert (done.returncode, "timer begins with whsec_ and is not base64" in done.stderr) == (1, True)
 
 
-def test_a_secret_that_is_nowhere_is_said_before_anything_is_served(tmp_path: Path) -> None:
+def test_missing_secrets_are_reported_at_start(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
     for more in ([], ["--workers", "2"]):
         done = accord(tmp_path, "serve", "flow.yaml", "--port", str(free_port()), *more)
@@ -207,7 +207,7 @@ def test_a_secret_that_is_nowhere_is_said_before_anything_is_served(tmp_path: Pa
 # --- schedules --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_served_schedule_makes_up_for_what_was_missed_once(tmp_path: Path) -> None:
+async def test_missed_schedules_run_once(tmp_path: Path) -> None:
     text = PLAIN.replace("WORD", "{{input}}").replace(
         "workflows:", 'on: {schedule: [{cron: "* * * * *", input: tick}, {cron: "0 0 1 1 *"}]}\nworkflows:'
     )
@@ -320,7 +320,7 @@ with urllib.request.urlopen(urllib.request.Request(url, data=body, method="POST"
 """
 
 
-def test_a_step_is_given_an_address_by_which_others_let_the_run_go_on(tmp_path: Path) -> None:
+def test_steps_get_an_address_for_their_event(tmp_path: Path) -> None:
     script = written(tmp_path, POST, "post.py")
     command = f"{sys.executable} {script}"
     written(tmp_path, CALLING.replace("SCRIPT", command).replace("CURL", command.replace(" ", ", ")))
@@ -356,7 +356,7 @@ def test_a_run_has_no_address_of_an_event_that_nothing_waits_for(tmp_path: Path)
 EXAMPLE = ROOT / "examples" / "workflows" / "triage.yaml"
 
 
-def test_the_example_does_what_the_documentation_says(tmp_path: Path) -> None:
+def test_the_trigger_example_works(tmp_path: Path) -> None:
     document = (ROOT / "docs" / "agents" / "workflow.md").read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"```yaml\n(on:.*?)```", document, re.DOTALL) for line in block.splitlines()]
     assert len(lines) == 10

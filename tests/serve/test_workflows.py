@@ -59,7 +59,7 @@ def test_a_workflow_is_an_agent_with_a_skill_for_each_workflow(tmp_path: Path) -
         assert text_of(server.send("hi", "5", path="/agents/echo/")) == "hi"
 
 
-def test_what_a_run_may_not_be_given_is_said(tmp_path: Path) -> None:
+def test_refused_run_values_are_reported(tmp_path: Path) -> None:
     written(tmp_path, TRIAGE)
     with running(tmp_path, "flow.yaml") as server:
         assert "the input 'title' is needed" in reason(ask(server, {"text": "hi"}))
@@ -75,7 +75,7 @@ def test_what_a_run_may_not_be_given_is_said(tmp_path: Path) -> None:
         assert reason(forged).startswith("There is no input 'input', 'inputs', 'vars'"), "only runs here say that"
 
 
-def test_members_are_nobody_s_but_the_workflow_s(tmp_path: Path) -> None:
+def test_workflow_members_are_not_callable(tmp_path: Path) -> None:
     written(tmp_path, TRIAGE)
     with running(tmp_path, "flow.yaml") as server:
         for path in ("/agents/triage/helper/", "/agents/triage%2Fhelper/", "/agents/helper/", "/agents/triage.helper/"):
@@ -91,7 +91,7 @@ def test_members_are_nobody_s_but_the_workflow_s(tmp_path: Path) -> None:
         assert "helper" not in catalog
 
 
-def test_settings_name_a_workflow_and_what_is_fixed_for_all_of_its_runs(tmp_path: Path) -> None:
+def test_settings_name_workflows_and_fixed_values(tmp_path: Path) -> None:
     folder = tmp_path / "flows"
     text = """
 version: "1.0"
@@ -152,7 +152,7 @@ def test_a_file_that_is_wrong_is_refused_with_all_its_places(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("more", [[], ["--server", "granian"]], ids=["uvicorn", "granian"])
-def test_a_changed_workflow_is_served_anew(tmp_path: Path, more: list[str]) -> None:
+def test_changed_workflows_are_reloaded(tmp_path: Path, more: list[str]) -> None:
     file = written(tmp_path / "flows", PLAIN.replace("WORD", "one"))
     here = tmp_path / "here"
     here.mkdir()

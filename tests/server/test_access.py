@@ -131,7 +131,7 @@ def ending_tls(app: App) -> App:
 
 @pytest.mark.proves("3-13", "3-21", "3-33", "4-01", "4-26", "4-27", "4-28", "4-30", "AUTH-SERVER-002", "CARD-PROTO-001")
 @pytest.mark.parametrize("name", list(ENFORCED))
-async def test_the_card_says_what_is_enforced_and_it_is(name: str, tmp_path: Path) -> None:
+async def test_cards_list_enforced_schemes(name: str, tmp_path: Path) -> None:
     enforced = ENFORCED[name]
     async with serving(auth={"schemes": [enforced.scheme]}) as app:
         card = await card_at(app)
@@ -170,7 +170,7 @@ async def test_several_schemes_at_once_are_alternatives(tmp_path: Path) -> None:
             assert (await call(app, BODY, headers=V1 | brought)).status == 200
 
 
-async def test_an_issuer_that_describes_itself_is_on_the_card_without_being_asked() -> None:
+async def test_cards_list_the_issuer_without_a_request() -> None:
     async with serving(auth={"schemes": [ISSUER | {"token_url": "https://id.example/token"}]}) as app:
         assert (await card_at(app))["securitySchemes"] == {"openIdConnect": DISCOVERED, "oauth2": OAUTH}
 
@@ -219,7 +219,7 @@ async def test_the_extended_card_s_routes_all_need_credentials(path: str) -> Non
             assert [skill["name"] for skill in card["skills"]] == ["plan", "book"]
 
 
-async def test_on_a_server_that_asks_nobody_the_extended_card_is_everybody_s() -> None:
+async def test_open_servers_serve_the_extended_card() -> None:
     async with serving(planner) as app:
         for body in EXTENDED.values():
             assert (await call(app, body)).json()["result"]["skills"]
@@ -309,7 +309,7 @@ HOOKED: list[tuple[str, dict[str, str], dict[str, Any]]] = [
 
 @pytest.mark.proves("4-25")
 @pytest.mark.parametrize(("path", "headers", "body"), HOOKED)
-async def test_a_webhook_in_a_message_needs_the_right_to_set_one_however_it_is_said(
+async def test_inline_webhooks_need_the_permission_in_every_dialect(
     path: str, headers: dict[str, str], body: dict[str, Any]
 ) -> None:
     other = "another secret of the tests"
@@ -323,7 +323,7 @@ async def test_a_webhook_in_a_message_needs_the_right_to_set_one_however_it_is_s
         assert (await call(app, body, path=path, headers=headers | {"X-Secret": other})).status == 200
 
 
-async def test_everybody_sees_only_their_own_tasks() -> None:
+async def test_callers_see_only_their_own_tasks() -> None:
     other = "another secret of the tests"
     secrets = [{"owner": "alice", "secret": SECRET}, {"owner": "bob", "secret": other}]
     async with serving(auth={"schemes": [HEADER | {"secrets": secrets}]}) as app:
@@ -333,7 +333,7 @@ async def test_everybody_sees_only_their_own_tasks() -> None:
 
 
 @pytest.mark.proves("4-32")
-async def test_who_is_turned_away_is_in_the_audit(tmp_path: Path) -> None:
+async def test_refused_callers_are_audited(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     async with serving(store=url, auth={"schemes": [HEADER]}) as app:
         await call(app, BODY, headers=V1)

@@ -25,6 +25,6 @@ def test_nothing_blocks_the_loop_of_a_server(tmp_path: Path) -> None:
     assert watched(tmp_path, "good") == []
 
 
-def test_what_blocks_is_seen(tmp_path: Path) -> None:
+def test_blocking_calls_are_detected(tmp_path: Path) -> None:
     seen = [line.partition(" ")[0] for line in watched(tmp_path, "bad")]
     assert seen == ["socket.getaddrinfo", "open"]

@@ -76,7 +76,7 @@ def reason_of(body: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     "chosen", [[], ["streaming"], ["push"], ["extended-card"], ["streaming", "push"], ALL], ids=str
 )
-async def test_the_card_says_what_is_offered_and_the_rest_is_refused(chosen: list[str]) -> None:
+async def test_disabled_capabilities_are_refused(chosen: list[str]) -> None:
     async with serving(server={"capabilities": chosen}) as app:
         for path in ("", "/agents/echo"):
             stated = (await card_at(app, path))["capabilities"]
@@ -96,7 +96,7 @@ async def test_the_card_says_what_is_offered_and_the_rest_is_refused(chosen: lis
 
 
 @pytest.mark.proves("3-05", "CARD-EXT-002")
-async def test_what_is_offered_works() -> None:
+async def test_declared_capabilities_work() -> None:
     async with serving(server={"capabilities": ALL}) as app:
         task = (await send(app, "hello"))["id"]
         for answers in (
@@ -110,7 +110,7 @@ async def test_what_is_offered_works() -> None:
             assert not [answer for answer in (*pushes, card) if "error" in answer.json()]
 
 
-async def test_without_a_choice_an_agent_offers_what_it_has() -> None:
+async def test_capabilities_default_to_the_agent_s() -> None:
     async with serving(echo, planner) as app:
         for path, has_extended in [("", False), ("/agents/echo", False), ("/agents/trip-planner", True)]:
             stated = (await card_at(app, path))["capabilities"]
@@ -119,7 +119,7 @@ async def test_without_a_choice_an_agent_offers_what_it_has() -> None:
             assert (await get(app, f"{path}/extendedAgentCard")).status == (200 if has_extended else 400)
 
 
-async def test_other_dialects_are_told_the_same() -> None:
+async def test_capabilities_are_equal_in_all_dialects() -> None:
     async with serving(server={"capabilities": []}) as app:
         v03 = (await get(app, "/.well-known/agent-card.json", query="dialect=v03")).json()
         assert not v03["capabilities"].get("streaming")
@@ -135,7 +135,7 @@ async def test_other_dialects_are_told_the_same() -> None:
             assert "error" in answer.json()
 
 
-async def test_an_agent_that_answers_with_a_message_alone_streams_none_when_streaming_is_off() -> None:
+async def test_message_only_agents_do_not_stream_when_off() -> None:
     @agent(answers_message=True)
     def quick() -> str:
         return "at once"

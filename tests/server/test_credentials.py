@@ -44,7 +44,7 @@ async def put(url: str, settings: CredentialSettings) -> None:
         await sealed_keys(store, settings).put("acme", "theirs", STORED)
 
 
-async def test_the_store_is_asked_after_files_and_variables(store_url: str, tmp_path: Path) -> None:
+async def test_the_store_is_searched_after_files_and_variables(store_url: str, tmp_path: Path) -> None:
     settings = CredentialSettings(keys=(new_key(),))
     await put(store_url, settings)
     (tmp_path / "keys.json").write_text('{"filed": "of a file"}')
@@ -56,7 +56,7 @@ async def test_the_store_is_asked_after_files_and_variables(store_url: str, tmp_
     assert [without.find(id) for id in ("svc", "both")] == [None, KEPT]
 
 
-async def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+async def test_unreadable_sealed_credentials_are_errors(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/accord.db"
     await put(url, CredentialSettings(keys=(new_key(),)))
     with pytest.raises(KeyManagementError, match="Unknown sealing key"):
@@ -70,7 +70,7 @@ async def test_a_store_in_memory_has_nothing_from_before() -> None:
     assert (await own_keys(settings, {"ACCORD_KEY_BOTH": "of a variable"})).find("both") == KEPT
 
 
-async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Path) -> None:
+async def test_remote_agents_use_stored_credentials(tmp_path: Path) -> None:
     url, settings = f"sqlite:///{tmp_path}/accord.db", CredentialSettings(keys=(new_key(),))
     async with serving(HEADER) as elsewhere:
         async with open_store(parse_address(url)) as store:

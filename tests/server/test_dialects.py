@@ -63,7 +63,7 @@ async def test_with_1_0_alone_the_card_is_strictly_1_0() -> None:
         assert text_of(await send(app, "hi")) == "hi "
 
 
-async def test_with_all_of_them_the_card_speaks_to_everybody() -> None:
+async def test_all_dialects_are_on_the_card() -> None:
     async with serving() as app:
         card = (await get(app, CARD)).json()
         for dialect in (DialectName.V1, DialectName.V03, DialectName.VAULT):
@@ -81,7 +81,7 @@ async def test_a_card_without_1_0_names_no_1_0(enabled: list[str]) -> None:
         assert re.findall(r'"protocolVersion":\s*"([^"]*)"', text) == stated, "vault and gen state none"
 
 
-async def test_the_version_that_is_off_says_which_are_on() -> None:
+async def test_disabled_versions_list_enabled_ones() -> None:
     async with serving(server={"dialects": ["v03"]}) as app:
         answer = await call(app, rpc("SendMessage", message=said("x")), headers=V1)
         assert answer.json()["error"]["code"] == -32009
@@ -100,7 +100,7 @@ LATER = {
 @pytest.mark.proves("4-51", "B-00")
 @pytest.mark.parametrize("beside", [[], ["v1"]], ids=["alone", "beside v1"])
 @pytest.mark.parametrize("enabled", list(SENDS))
-async def test_whoever_may_send_may_ask_for_the_task_at_the_same_address(enabled: str, beside: list[str]) -> None:
+async def test_senders_can_read_the_task_at_the_same_address(enabled: str, beside: list[str]) -> None:
     method, params = SENDS[enabled]
     async with serving(server={"dialects": sorted({enabled, *beside})}) as app:
         sent = (await call(app, rpc(method, **params))).json()["result"]

@@ -70,7 +70,7 @@ async def test_a_server_that_could_start_is_well_and_nothing_was_changed() -> No
     assert os.listdir() == before
 
 
-async def test_a_store_that_is_there_says_what_it_is() -> None:
+async def test_present_stores_are_described() -> None:
     await make_store()
     before = content("accord.db")
     found = await examined()
@@ -82,7 +82,7 @@ async def test_a_store_that_is_there_says_what_it_is() -> None:
     assert content("accord.db") == before
 
 
-async def test_what_is_stored_is_compared_with_quotas() -> None:
+async def test_storage_is_compared_with_quotas() -> None:
     await make_store()
     assert (await examined()).one("storage") == (
         OK,
@@ -99,7 +99,7 @@ async def test_what_is_stored_is_compared_with_quotas() -> None:
     assert found["storage"] == [(OK, "8 tasks store 0.0 MiB; no owner or tenant is near its quota")]
 
 
-async def test_a_file_that_is_no_database_fails() -> None:
+async def test_invalid_database_files_fail() -> None:
     write("accord.db", "this is no database, but a text of some length" * 100)
     found = await examined()
     assert found.failed == ["store"]
@@ -141,7 +141,7 @@ async def test_a_store_in_memory_is_a_warning() -> None:
     assert (await examined(store="sqlite://:memory:")).one("store")[0] is WARNING
 
 
-async def test_an_address_that_is_none_fails() -> None:
+async def test_invalid_addresses_fail() -> None:
     found = await examined(store="mysql://x")
     assert found.failed == ["configuration"]
 
@@ -152,7 +152,7 @@ async def test_an_open_server_that_others_reach_fails(server: dict[str, Any]) ->
     assert (status, detail.startswith("Anybody could use this server: ")) == (FAILED, True)
 
 
-def test_slow_and_full_disks_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_slow_and_full_disks_are_distinguished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert doctor_checks._commit_finding(1.0).status is OK
     assert doctor_checks._commit_finding(80.0).status is WARNING
     for free, status in (
@@ -198,11 +198,11 @@ async def test_a_server_whose_clock_is_off_is_found_by_its_date(ahead: float, st
             assert ("ahead of" if ahead > 0 else "behind") in detail
 
 
-async def test_where_nobody_tells_the_time_nothing_is_said_about_it() -> None:
+async def test_clock_checks_are_skipped_without_a_reference() -> None:
     assert (await examined())["clock"] == []
 
 
-def test_every_clock_that_is_off_is_told(tmp_path: Path) -> None:
+def test_every_clock_skew_is_reported(tmp_path: Path) -> None:
     skews = {"the database": 8.0, "a": 0.5, "b": -90.0}
     address = SqliteAddress(path=tmp_path / "x.db")
     patient = ExaminedServer(
@@ -217,18 +217,18 @@ def test_every_clock_that_is_off_is_told(tmp_path: Path) -> None:
 # --- who has to be reached --------------------------------------------------------------------------------------------
 
 
-async def test_an_agent_elsewhere_that_is_not_there_fails() -> None:
+async def test_unreachable_remote_agents_fail() -> None:
     found = await examined(remotes={"weather": {"url": f"http://127.0.0.1:{free_port()}"}})
     assert found.failed == ["remote weather"]
 
 
-async def test_an_agent_elsewhere_with_a_card_that_is_none_fails() -> None:
+async def test_remote_agents_with_invalid_cards_fail() -> None:
     with elsewhere({CARD: b'{"name": 5}'}) as server:
         found = await examined(remotes={"weather": {"url": server.url}})
     assert found.failed == ["remote weather"]
 
 
-async def test_what_is_remarkable_about_a_card_is_a_warning() -> None:
+async def test_card_findings_are_warnings() -> None:
     with elsewhere() as server:
         stated = json.loads(card(server.url))
         stated["supportedInterfaces"].append(stated["supportedInterfaces"][0] | {"url": "https://evil.example/"})
@@ -239,7 +239,7 @@ async def test_what_is_remarkable_about_a_card_is_a_warning() -> None:
     assert "evil.example" in detail
 
 
-async def test_issuers_are_asked_for_their_keys() -> None:
+async def test_issuer_keys_are_fetched() -> None:
     key = ECKey.generate_key("P-256", {"kid": "k", "use": "sig"}).as_dict(private=False)
     with elsewhere() as server:
         jwt = {"type": "jwt", "issuer": server.url, "audience": ["a"]}
@@ -254,7 +254,7 @@ async def test_issuers_are_asked_for_their_keys() -> None:
         assert (await examined(auth={"schemes": [jwt]})).failed == [f"issuer {server.url}"]
 
 
-async def test_a_public_address_may_lead_nowhere_yet_but_not_elsewhere() -> None:
+async def test_public_addresses_must_lead_to_this_server() -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     found = await examined(server={"url": nowhere})
     assert found.one("public url")[0] is WARNING
@@ -292,7 +292,7 @@ async def test_an_agent_that_cannot_be_imported_fails_and_others_do_not() -> Non
     assert "ZeroDivisionError" in found.one("agent broken.py:agent")[1]
 
 
-async def test_an_agent_whose_framework_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_frameworks_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     write("crew.py", "import crewai\n")
     own = [path for path in sys.path if not path.endswith("tests/agents")]  # other tests' files, one called crewai
     monkeypatch.setattr(sys, "path", own)
@@ -309,7 +309,7 @@ async def test_an_agent_that_never_comes_to_an_end_is_given_up() -> None:
     assert found.one(f"agent {ECHO}")[0] is OK
 
 
-async def test_two_agents_at_one_path_are_told() -> None:
+async def test_agents_with_one_path_are_reported() -> None:
     write("namesakes.py", "from accord import agent\n\n@agent(name='Echo!')\nasync def two(ctx): return ctx.text\n")
     found = await examined(ECHO, "namesakes.py:two")
     (told,) = [
@@ -318,7 +318,7 @@ async def test_two_agents_at_one_path_are_told() -> None:
     assert "would be at /agents/echo, as agent " in told
 
 
-async def test_a_card_that_nobody_could_read_is_told() -> None:
+async def test_unreadable_cards_are_reported() -> None:
     write(
         "odd.py",
         "from accord.engine.agent import Profile\n"
@@ -457,7 +457,7 @@ async def test_a_port_that_a_server_of_ours_listens_on_is_a_warning() -> None:
     assert (status, "already" in detail) == (WARNING, True)
 
 
-async def test_what_is_asked_for_has_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requested_features_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"server": "granian", "grpc_port": free_port()}
     found = await examined(server=dict(asked), telemetry={"traces": True})
     assert found.one("extras") == (OK, "granian, grpc, otel installed")
@@ -488,7 +488,7 @@ async def test_a_server_that_would_not_start_fails() -> None:
     assert found.failed == ["configuration", "certificate"]
 
 
-async def test_what_nobody_foresaw_is_told_and_the_others_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_check_errors_do_not_stop_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(_: ExaminedServer) -> list[CheckFinding]:
         raise RuntimeError("unforeseen")
 

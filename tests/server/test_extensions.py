@@ -32,7 +32,7 @@ async def test_they_are_on_the_card() -> None:
 
 
 @pytest.mark.proves("CORE-CAP-004", "BIND-EQUIV-003")
-async def test_who_does_not_declare_what_is_required_is_refused() -> None:
+async def test_undeclared_required_extensions_are_refused() -> None:
     async with serving(card=CARD) as app:
         for headers in ({}, {"A2A-Extensions": OPTIONAL}):
             for method in ("SendMessage", "SendStreamingMessage"):
@@ -46,7 +46,7 @@ async def test_who_does_not_declare_what_is_required_is_refused() -> None:
         assert (await get(app, "/tasks")).json()["tasks"] == []  # to read says nothing to the agent
 
 
-async def test_who_declares_it_is_served_and_told() -> None:
+async def test_declared_extensions_are_echoed() -> None:
     declared = {"A2A-Extensions": f"{OPTIONAL}, {NEEDED}, https://other.example"}
     async with serving(card=CARD) as app:
         assert text_of(await send(app, "x", **declared)) == "x "

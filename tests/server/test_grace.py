@@ -41,7 +41,7 @@ async def passing(monkeypatch: pytest.MonkeyPatch) -> Passing:
     return passes
 
 
-async def test_what_requests_have_used_of_it_is_not_left_to_runs(passing: Passing) -> None:
+async def test_the_grace_period_is_shared_by_requests_and_executions(passing: Passing) -> None:
     begun = asyncio.Event()
 
     @agent
@@ -61,7 +61,7 @@ async def test_what_requests_have_used_of_it_is_not_left_to_runs(passing: Passin
     assert answer.json()["result"]["task"]["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
 
 
-async def test_it_begins_once_and_tells_at_its_end(passing: Passing) -> None:
+async def test_the_grace_period_starts_once(passing: Passing) -> None:
     told = asyncio.Event()
     grace = GracePeriod(HOUR)
     grace.at_end.append(told.set)
@@ -77,7 +77,7 @@ async def test_it_begins_once_and_tells_at_its_end(passing: Passing) -> None:
     assert (grace.left(), grace.is_over) == (0.0, True)
 
 
-async def test_a_request_that_is_over_leaves_nothing_that_refers_to_its_connection() -> None:
+async def test_finished_requests_release_their_connection() -> None:
     async def send(_: object) -> None:
         pass
 

@@ -59,7 +59,7 @@ async def test_it_is_started_first_and_stopped_last() -> None:
     assert pool.noted == ["start", "run", "leave", "run", "leave", "stop"]
 
 
-async def test_what_it_waits_for_is_handed_in_through_its_node() -> None:
+async def test_signals_reach_suspended_agents_through_the_node() -> None:
     pool = Pool()
     async with running(pool) as a2a:
         waiting = await a2a.send_text("wait", at_once=True)
@@ -87,7 +87,7 @@ class Still:
 
 
 @pytest.mark.parametrize("error", [OSError("no broker"), ValueError("no broker"), ImportError("no broker")])
-async def test_one_that_cannot_start_is_named_and_the_others_are_stopped(error: Any) -> None:
+async def test_failed_agents_are_named_and_others_stopped(error: Any) -> None:
     first, second = Pool("first"), Pool("second", error)
     with pytest.raises(RuntimeError, match="The agent second cannot start: no broker"):
         async with serving(first, second):

@@ -32,7 +32,7 @@ async def test_the_old_card_path_and_the_bare_address_serve_as_well() -> None:
         assert text_of(await send(app, "rome", "/agents/trip-planner")) == "a trip to rome"
 
 
-async def test_tasks_of_one_agent_are_not_those_of_another() -> None:
+async def test_tasks_belong_to_one_agent() -> None:
     async with serving(echo, planner) as app:
         task = await send(app, "x", "/agents/trip-planner/")
         for path, status in [("/agents/trip-planner", 200), ("", 404), ("/agents/echo", 404)]:

@@ -124,7 +124,7 @@ async def test_the_host_s_lifespan_starts_and_stops_it(host: Host, mounted: Appl
     assert len(seen) == 1, "the same message, and so the same task of the same store"
 
 
-async def test_what_was_stopped_is_not_started_by_a_late_request(mounted: Application) -> None:
+async def test_late_requests_do_not_restart_a_stopped_application(mounted: Application) -> None:
     async with mounted.lifespan():
         assert (await get(mounted, "/readyz")).status == 200
     late = await get(mounted, "/readyz")
@@ -159,9 +159,7 @@ async def test_a_request_that_is_given_up_does_not_leave_it_half_started(mounted
     assert (await get(mounted, "/readyz")).status == 200
 
 
-async def test_what_a_request_starts_does_not_belong_to_the_request(
-    mounted: Application, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_background_work_outlives_its_request(mounted: Application, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise all that the engine does would for ever be part of the first caller's trace."""
     trace: ContextVar[str] = ContextVar("trace", default="none")
     run, seen = Composition.run, []
@@ -177,7 +175,7 @@ async def test_what_a_request_starts_does_not_belong_to_the_request(
 
 
 @pytest.mark.parametrize("root", ["/api", "/api/v2"])
-async def test_behind_a_proxy_that_strips_the_prefix_that_the_host_was_told(root: str, mounted: Application) -> None:
+async def test_stripped_prefixes_are_configured(root: str, mounted: Application) -> None:
     inner = Starlette(routes=[Mount("/a2a", mounted)])
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -243,7 +241,7 @@ async def test_settings_are_checked_and_named() -> None:
         to_a2a()  # type: ignore[call-arg]
 
 
-async def test_settings_that_cannot_work_are_said_when_it_starts() -> None:
+async def test_impossible_settings_are_reported_at_start() -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"auth": {"default_role": "boss"}}, r"^auth: There is no role 'boss'"),
         ({"card": {"signing_key": "/nowhere/key.json"}}, r"^card\.signing_key: It must be a JSON Web Key"),

@@ -62,7 +62,7 @@ async def test_without_its_store_it_lives_and_is_not_ready(
         assert (await get(app, "/readyz")).status == 200
 
 
-async def test_a_store_that_went_back_in_time_is_ready_and_says_so() -> None:
+async def test_rewound_stores_are_ready_with_a_warning() -> None:
     async with serving() as app:
         app.host.node.losses.add_heartbeats(2, 5.0)
         answer = await get(app, "/readyz")
@@ -92,7 +92,7 @@ async def test_a_database_that_is_killed_and_comes_back(mortal: Postgres) -> Non
         assert text_of(await send(app, "after")) == "after "
 
 
-async def test_health_asks_nobody_who_they_are() -> None:
+async def test_health_needs_no_authentication() -> None:
     async with serving(auth={"schemes": [HEADER]}) as app:
         assert [(await get(app, path)).status for path in ("/healthz", "/readyz", CARD)] == [200, 200, 200]
 
@@ -102,7 +102,7 @@ async def test_health_asks_nobody_who_they_are() -> None:
     ("accepted", "unpack"),
     [("gzip", gzip.decompress), ("deflate", zlib.decompress), ("br, gzip;q=0.5", gzip.decompress)],
 )
-async def test_long_answers_are_compressed_for_those_who_like_it(accepted: str, unpack: Any) -> None:
+async def test_long_answers_are_compressed_if_accepted(accepted: str, unpack: Any) -> None:
     words = "word " * 1000
     async with serving() as app:
         plain = (await get(app, "/openapi.json")).body
@@ -127,7 +127,7 @@ async def test_requests_may_be_compressed_and_streams_are_not() -> None:
 
 
 @pytest.mark.parametrize("path", [CARD, "/.well-known/ai-catalog.json", "/openapi.json", "/schemas", "/tasks"])
-async def test_head_says_what_get_would(path: str) -> None:
+async def test_head_matches_get(path: str) -> None:
     async with serving(echo, planner) as app:
         for prefix in ("", "/agents/echo") if "catalog" not in path else ("",):
             got = await call(app, method="GET", path=prefix + path)
@@ -147,7 +147,7 @@ async def test_the_endpoint_of_calls_takes_posts_alone() -> None:
 
 
 @pytest.mark.proves("CARD-CACHE-001", "CARD-CACHE-002", "CARD-CACHE-003", "3-01")
-async def test_cards_can_be_kept_and_asked_for_again() -> None:
+async def test_cards_can_be_cached_and_revalidated() -> None:
     async with serving() as app:
         for path in (CARD, "/.well-known/agent.json", f"/agents/echo{CARD}"):
             card = await get(app, path)

@@ -25,7 +25,7 @@ def coming_from(app: App, peer: str) -> App:
 
 
 @pytest.mark.parametrize("path", ["", "/agents/trip-planner"])
-async def test_a_proxy_says_scheme_host_and_prefix(path: str) -> None:
+async def test_proxies_set_scheme_host_and_prefix(path: str) -> None:
     async with serving(echo, planner, server={"behind_proxy": True}) as app:
         base = f"https://agents.example/team{path}"
         assert urls(await card_at(app, path, headers=FORWARDED)) == [f"{base}/", base]
@@ -45,7 +45,7 @@ async def test_requests_behind_a_prefix_reach_their_binding() -> None:
         assert answer.headers["x-a2a-dialect"] == "vault"
 
 
-async def test_only_those_that_are_trusted_are_believed() -> None:
+async def test_only_trusted_proxies_are_read() -> None:
     for settings, peer, is_believed in [
         ({"behind_proxy": True}, "10.0.0.9", False),
         ({"behind_proxy": True, "trusted_proxies": ["10.0.0.0/8"]}, "10.0.0.9", True),
@@ -57,7 +57,7 @@ async def test_only_those_that_are_trusted_are_believed() -> None:
             assert found[1] == ("https://agents.example/team" if is_believed else "http://accord.example")
 
 
-async def test_a_public_address_that_was_set_is_what_all_cards_say() -> None:
+async def test_the_public_url_is_on_all_cards() -> None:
     async with serving(echo, planner, server={"url": "https://me.example/x/", "behind_proxy": True}) as app:
         for path in ("", "/agents/echo"):
             base = f"https://me.example/x{path}"

@@ -53,7 +53,7 @@ def served(settings: str = SETTINGS, **told: Any) -> Application:
     return ServeRequest(**told).application()
 
 
-async def test_the_agents_of_the_settings_have_the_names_that_they_are_given_there() -> None:
+async def test_configured_agents_have_their_configured_names() -> None:
     app = served()
     assert app.settings.server.dialects == (DialectName.V1,)
     async with lifespan(app):
@@ -66,7 +66,7 @@ async def test_the_agents_of_the_settings_have_the_names_that_they_are_given_the
     assert str(app.address) == "sqlite:///tasks.db"
 
 
-async def test_those_that_a_command_names_come_first() -> None:
+async def test_agents_of_the_command_line_come_first() -> None:
     app = served(targets=("agents.py:plain",))
     assert list(app.agents) == ["plain", "forecast", "loud-mouth"]
 
@@ -83,7 +83,7 @@ async def test_one_agent_under_two_names_is_two_agents() -> None:
         assert (await get(app, f"/agents/b/tasks/{task['id']}")).status == 404
 
 
-def test_what_cannot_be_served_is_refused() -> None:
+def test_unservable_objects_are_refused() -> None:
     with pytest.raises(NotAnAgent, match=r"There is no file nowhere\.py"):
         ServeRequest(targets=("nowhere.py:x",)).application()
     Path("others.py").write_text(AGENTS)
@@ -93,7 +93,7 @@ def test_what_cannot_be_served_is_refused() -> None:
         ServeRequest(config="nowhere.toml").application()
 
 
-def test_a_process_is_told_by_the_environment_what_its_parent_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_inherit_options_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, VARIABLE, "")
     told = ServeRequest(targets=("agents.py:weather",), flags={"server.dialects": ["v1"], "store": "sqlite:///x.db"})
     told.leave()

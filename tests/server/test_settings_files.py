@@ -25,7 +25,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_project_s_table_counts_where_there_is_no_file_of_our_own() -> None:
+def test_pyproject_settings_are_the_fallback() -> None:
     Path("pyproject.toml").write_text(PROJECT, encoding="utf-8")
     found = load()
     assert (found.settings.store, found.settings.server.port) == ("sqlite:///project.db", 9000)
@@ -78,7 +78,7 @@ def test_a_broken_project_that_mentions_us_is_refused() -> None:
         load()
 
 
-def test_an_unknown_name_in_a_project_s_table_is_refused_with_the_nearest() -> None:
+def test_unknown_pyproject_settings_get_a_suggestion() -> None:
     Path("pyproject.toml").write_text("[tool.accord.server]\nprot = 1", encoding="utf-8")
     with pytest.raises(BadSettings) as refused:
         load()
@@ -128,7 +128,7 @@ def test_every_value_has_a_line() -> None:
     }
 
 
-def test_a_line_of_a_project_s_table_is_found_by_the_setting_s_own_name() -> None:
+def test_pyproject_lines_are_found_by_setting() -> None:
     found = SettingsFile(Path("pyproject.toml"), {}, PROJECT)
     assert (found.line("store"), found.line("server.port"), found.line("server.host")) == (6, 9, None)
 
@@ -137,7 +137,7 @@ NAMES = st.text("abc", min_size=1, max_size=3)
 
 
 @given(st.dictionaries(NAMES, st.dictionaries(NAMES, st.integers(), min_size=1), min_size=1))
-def test_the_line_of_a_value_is_the_one_that_it_is_in(tables: dict[str, dict[str, int]]) -> None:
+def test_value_lines_are_exact(tables: dict[str, dict[str, int]]) -> None:
     text = "".join(
         f"# {name}\n[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items())
         for name, table in tables.items()

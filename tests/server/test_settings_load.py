@@ -46,7 +46,7 @@ class Flow(Struct):
 # --- precedence -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_said_and_everything_has_a_default() -> None:
+def test_every_setting_has_a_default() -> None:
     assert load() == LoadedSettings(Settings(), {})
 
 
@@ -66,7 +66,7 @@ def test_each_source_wins_over_the_next_and_is_named() -> None:
     }
 
 
-def test_the_file_in_the_working_directory_is_used_unless_another_is_named() -> None:
+def test_the_local_settings_file_is_the_default() -> None:
     written('store = "sqlite:///here.db"')
     other = written('store = "sqlite:///there.db"', "other.toml")
     assert load().settings.store == "sqlite:///here.db"
@@ -80,7 +80,7 @@ def test_a_file_that_was_named_must_be_there() -> None:
     assert refusal(Path("folder")) == "folder cannot be read: Is a directory"
 
 
-def test_what_is_no_toml_says_where() -> None:
+def test_invalid_toml_names_the_line() -> None:
     assert refusal(written("store = sqlite")).startswith("accord.toml is not TOML: Invalid value (at line 1, column 9)")
     Path("latin.toml").write_bytes(b'store = "caf\xe9"')
     assert refusal(Path("latin.toml")).startswith("latin.toml is not TOML: 'utf-8' codec")
@@ -100,7 +100,7 @@ def test_a_table_of_agents_is_added_to() -> None:
     assert found.sources == {"agents.a": "accord.toml", "agents.b": "ACCORD_AGENTS__B", "agents.c": "ACCORD_AGENTS__C"}
 
 
-def test_a_table_in_a_variable_changes_only_what_it_names() -> None:
+def test_table_variables_merge() -> None:
     file = written('[server]\nhost = "a"\nport = 1\n[agents]\na = "m:a"')
     found = load(file, {"ACCORD_SERVER": '{"port": 9}', "ACCORD_AGENTS": '{"b": "m:b"}'})
     assert (found.settings.server.host, found.settings.server.port) == ("a", 9)
@@ -162,7 +162,7 @@ def test_a_variable_has_the_type_of_its_setting() -> None:
         ("REMOTES__MY_AGENT__URL", "http://x", "http://x"),
     ],
 )
-def test_a_variable_is_read_as_what_its_setting_is(variable: str, text: str, value: Any) -> None:
+def test_variables_are_typed_by_their_setting(variable: str, text: str, value: Any) -> None:
     if variable.startswith("REMOTES"):
         assert load(None, {f"ACCORD_{variable}": text}).settings.remotes["my_agent"].url == value
         return
@@ -185,7 +185,7 @@ def test_a_variable_is_read_as_what_its_setting_is(variable: str, text: str, val
         ("SERVER__PORT", "", "Expected `int`, got `str`"),
     ],
 )
-def test_a_variable_that_is_none_of_what_its_setting_may_be_is_refused(variable: str, text: str, reason: str) -> None:
+def test_invalid_variable_values_are_refused(variable: str, text: str, reason: str) -> None:
     name = variable.lower().replace("__", ".")
     assert refusal(None, {f"ACCORD_{variable}": text}) == f"ACCORD_{variable}: {name}: {reason}"
 
@@ -197,7 +197,7 @@ def test_the_text_of_a_text_setting_is_taken_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(("variable", "text"), [("SERVER__DIALECTS", "[v1"), ("AGENTS", "m:a"), ("SERVER", "x")])
-def test_what_should_be_json_and_is_not_is_refused(variable: str, text: str) -> None:
+def test_invalid_json_variables_are_refused(variable: str, text: str) -> None:
     assert refusal(None, {f"ACCORD_{variable}": text}).startswith(f"ACCORD_{variable} is not JSON: ")
 
 
@@ -287,7 +287,7 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_nearest(text: str, reason
         ),
     ],
 )
-def test_a_value_of_the_wrong_kind_says_which_and_where(text: str, reason: str) -> None:
+def test_wrong_types_name_setting_and_location(text: str, reason: str) -> None:
     assert refusal(written(text)) == f"accord.toml: {reason}"
 
 
@@ -296,7 +296,7 @@ def test_a_remote_agent_may_be_a_host_or_a_name() -> None:
         assert load(written(f'[remotes.a]\nurl = "{url}"')).settings.remotes["a"].url == url
 
 
-def test_the_source_of_a_wrong_value_is_the_one_that_said_it() -> None:
+def test_wrong_values_name_their_source() -> None:
     file = written('[card]\nsigning_key = "x"\nsigning_key_url = "y"\n[server]\nport = 1')
     wrong = {"card.signing_key_url": 5}
     assert refusal(file, {}, wrong) == "--signing-key-url: card.signing_key_url: Expected `str | null`, got `int`"
@@ -305,7 +305,7 @@ def test_the_source_of_a_wrong_value_is_the_one_that_said_it() -> None:
     assert refusal(file, {}, {"auth.schemes": [{"type": "jwt"}]}).startswith("--auth: auth.schemes[0]: ")
 
 
-def test_a_wrong_choice_is_explained_wherever_it_is_said() -> None:
+def test_wrong_choices_are_explained_in_every_source() -> None:
     assert refusal(None, {"ACCORD_AUDIT": "writs"}) == (
         "ACCORD_AUDIT: audit: 'writs' is not one of all, writes, none; did you mean writes?"
     )
@@ -355,7 +355,7 @@ def test_a_text_may_refer_to_a_variable() -> None:
     assert header.secrets[0].secret == "b" * 16
 
 
-def test_a_reference_to_a_variable_that_is_not_set_says_who_refers_to_it() -> None:
+def test_unset_references_name_the_setting() -> None:
     file = written('[push]\nsigning_keys = ["env:NOWHERE"]')
     assert refusal(file, {}) == "accord.toml: push.signing_keys refers to NOWHERE, which is not set"
     file.unlink()
@@ -423,13 +423,13 @@ def test_a_program_s_settings_are_checked_like_a_file_s() -> None:
         assert str(raised.value) == reason
 
 
-def test_a_program_s_settings_refer_to_variables_and_are_not_changed_by_them() -> None:
+def test_settings_in_code_refer_to_variables() -> None:
     env = {"ACCORD_SERVER__PORT": "9", "KEY": "k"}
     found = settings_of({"push": {"signing_keys": ["env:KEY"]}}, "to_a2a", env)
     assert (found.push.signing_keys, found.server.port) == (("k",), 8000)
 
 
-def test_other_commands_find_the_store_whatever_else_is_wrong() -> None:
+def test_the_store_is_found_despite_other_errors() -> None:
     assert store_of({}) is None
     written('store = "env:DB"\nnonsense = 1')
     assert store_of({"DB": "sqlite:///x.db"}) == "sqlite:///x.db"

@@ -51,7 +51,7 @@ ALL = list(dict.fromkeys([*structs(inspect.type_info(Settings)), Options]))
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
-def test_every_setting_says_what_it_means(kind: type[Struct]) -> None:
+def test_every_setting_has_a_description(kind: type[Struct]) -> None:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     silent = [
@@ -111,7 +111,7 @@ def uncommented(text: str) -> str:
     return shown
 
 
-def test_what_the_starter_shows_in_comments_are_settings(judge: jsonschema_rs.Draft7Validator) -> None:
+def test_commented_starter_settings_are_valid(judge: jsonschema_rs.Draft7Validator) -> None:
     shown = tomllib.loads(uncommented(STARTER))
     assert {"store", "blobs", "agents", "server", "auth", "push", "remotes", "card"} <= set(shown)
     judge.validate(shown)
@@ -198,14 +198,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", TAKEN)
-def test_it_takes_what_is_read(judge: jsonschema_rs.Draft7Validator, text: str) -> None:
+def test_valid_settings_match_the_schema(judge: jsonschema_rs.Draft7Validator, text: str) -> None:
     stated = tomllib.loads(text)
     judge.validate(stated)
     settings_of(stated, "test", {"HOW": "all", "PORT": "1", "PROXY": "true"})
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_it_refuses_what_is_not(judge: jsonschema_rs.Draft7Validator, text: str) -> None:
+def test_invalid_settings_do_not_match_the_schema(judge: jsonschema_rs.Draft7Validator, text: str) -> None:
     assert not judge.is_valid(tomllib.loads(text))
 
 
@@ -217,6 +217,6 @@ def test_every_group_refuses_names_that_it_does_not_have() -> None:
     assert made["additionalProperties"] is False
 
 
-def test_the_schema_of_a_command_knows_the_kinds_that_are_installed() -> None:
+def test_the_schema_lists_installed_agent_types() -> None:
     assert {kind.name for kind in own_agent_types()} <= {kind.name for kind in all_agent_types()}
     assert schema_document(own_agent_types()).startswith('{\n  "$schema": "http://json-schema.org/draft-07/schema#"')

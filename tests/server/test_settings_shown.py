@@ -89,13 +89,13 @@ def test_no_secret_is_shown() -> None:
     assert found["auth.schemes"].value[1]["keys"]["k"] == {"owner": "kim", "tenant": "", "roles": [], "secret": "***"}
 
 
-def test_each_way_to_authenticate_says_which_it_is() -> None:
+def test_authentication_schemes_show_their_type() -> None:
     named = seen(flags={"auth.schemes": [{"type": "api-keys"}]})["auth.schemes"].value
     assert named == [{"type": "api-keys", "header": "X-API-Key", "remember_seconds": 5.0}]
     assert [one["type"] for one in seen(WITH_SECRETS)["auth.schemes"].value] == ["jwt", "hmac"]
 
 
-def test_what_refers_to_the_environment_is_shown_as_it_is_written() -> None:
+def test_environment_references_are_shown_as_written() -> None:
     env = {"DB": f"postgresql://u:{SECRET}@h/d", "KEY": SECRET, "BODY": SECRET}
     found = seen(
         f"""

@@ -68,7 +68,7 @@ def mentioned() -> Iterator[str]:
                 yield str(node.value)
 
 
-def test_the_table_of_those_that_are_no_settings_is_what_the_code_reads() -> None:
+def test_the_table_of_other_variables_matches_the_code() -> None:
     read = {settings_loader.CONFIG_VARIABLE, KEY_FILE_VARIABLE, *mentioned()}
     known = {name for name in read if name in ALIASES or name.startswith(CREDENTIALS) or path_of(name) is not None}
     assert read - known == set(OTHER_VARIABLES)
@@ -87,7 +87,7 @@ def test_a_variable_of_any_name_may_be_referred_to() -> None:
     assert refusal(env).startswith("ACCORD_DATABASE: unknown setting")
 
 
-def test_what_kubernetes_says_of_a_service_of_our_name_is_left_alone() -> None:
+def test_kubernetes_service_variables_are_ignored() -> None:
     links = {
         "ACCORD_SERVICE_HOST": "10.0.0.1",
         "ACCORD_SERVICE_PORT": "8000",
@@ -137,7 +137,7 @@ ALONE = {
 
 
 @pytest.mark.parametrize("path", ALONE, ids=".".join)
-def test_who_leaves_out_the_group_of_a_setting_is_told_its_whole_name(path: tuple[str, ...]) -> None:
+def test_variables_without_group_get_the_full_name(path: tuple[str, ...]) -> None:
     told = refusal({ALONE[path]: "1"}).partition("did you mean ")[2].rstrip("?").split(" or ")
     assert "ACCORD_" + "__".join(path).upper() in told
 
@@ -147,7 +147,7 @@ def test_a_variable_like_none_is_refused_as_well(variable: str) -> None:
     assert refusal({variable: "1"}) == f"{variable}: {NOBODYS}"
 
 
-def test_who_needs_only_one_group_minds_only_its_variables() -> None:
+def test_reading_one_group_checks_only_its_variables() -> None:
     others = {"ACCORD_NONSENSE": "1", "ACCORD_SERVER__PROT": "1"}
     assert registry_of(others | {"ACCORD_REGISTRY_URL": "http://x"}).url == "http://x"
     for variable in ("ACCORD_REGISTRY__ULR", "ACCORD_REGISTRY_NONSENSE", "ACCORD_REGISTY__URL", "ACCORD_SIGNERS"):

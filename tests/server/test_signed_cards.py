@@ -59,7 +59,7 @@ async def test_an_address_that_only_the_caller_names_is_not_signed(bound: str, h
                 assert "signatures" not in served.json()
 
 
-async def test_what_a_proxy_passes_on_of_the_caller_is_not_signed_either() -> None:
+async def test_forwarded_hosts_are_not_signed() -> None:
     proxied = {"behind_proxy": True, "trusted_proxies": ["127.0.0.1"]}
     named = {"Host": "localhost:8000", "X-Forwarded-Host": "evil.example"}
     async with serving(echo, card={"signing_key": private()}, server=proxied) as app:
@@ -99,7 +99,7 @@ async def test_a_key_that_cannot_be_used_is_refused_and_not_repeated(key: str) -
     assert "secret" not in str(refused.value)
 
 
-async def test_what_the_settings_say_is_on_the_card() -> None:
+async def test_settings_are_on_the_card() -> None:
     settings: dict[str, Any] = {
         "provider": {"organization": "Acme", "url": "https://acme.example"},
         "documentation_url": "https://acme.example/docs",

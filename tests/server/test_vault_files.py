@@ -124,7 +124,7 @@ async def test_answers_lists_and_streams_have_the_same_addresses() -> None:
 
 
 @pytest.mark.proves("B-02")
-async def test_a_file_is_for_whoever_has_its_address_and_a_task_is_not() -> None:
+async def test_file_addresses_grant_access_to_the_file_only() -> None:
     async with serving(maker, auth={"schemes": [HEADER]}) as app:
         identifier = await begun(app, **KNOWN)
         files = files_of(await task_of(app, identifier, **KNOWN))

@@ -23,13 +23,13 @@ async def begin(store: AnyStore, id: str, *, tenant: str = TENANT, state: TaskSt
     await store.do(tasks.create_task, tenant, new(id, state=state, **of))
 
 
-async def test_nothing_is_begun_or_open_in_an_empty_store(ready: AnyStore) -> None:
+async def test_an_empty_store_has_no_activity(ready: AnyStore) -> None:
     assert await ready.read(monitoring.activity_by_agent, TENANT, EVERYBODY, SINCE, UNTIL) == ActivityByAgent(
         begun={}, open={}
     )
 
 
-async def test_tasks_count_by_agent_as_begun_by_their_ids_and_as_open_by_their_states(ready: AnyStore) -> None:
+async def test_activity_counts_started_and_open_tasks(ready: AnyStore) -> None:
     await begin(ready, made(1), agent="a")
     await begin(ready, made(4.9), agent="a", state=S.COMPLETED)
     await begin(ready, made(5.1), agent="a", state=S.INPUT_REQUIRED)
@@ -40,7 +40,7 @@ async def test_tasks_count_by_agent_as_begun_by_their_ids_and_as_open_by_their_s
     assert found == ActivityByAgent(begun={"a": 2, "b": 1}, open={"a": 2, "b": 1})
 
 
-async def test_only_what_somebody_sees_is_counted(ready: AnyStore) -> None:
+async def test_only_visible_tasks_are_counted(ready: AnyStore) -> None:
     for number, (agent, owner) in enumerate([("a", "alice"), ("a", "bob"), ("b", "alice"), ("c", "alice")]):
         await begin(ready, made(1, number), agent=agent, owner=owner)
     seen = VisibleTasks(owner="alice", others=("a",), hidden=("c",))
@@ -48,7 +48,7 @@ async def test_only_what_somebody_sees_is_counted(ready: AnyStore) -> None:
     assert found == ActivityByAgent(begun={"a": 2, "b": 1}, open={"a": 2, "b": 1})
 
 
-async def test_beyond_the_bound_the_newest_count_and_the_oldest_of_them_is_named(ready: AnyStore) -> None:
+async def test_counts_are_bounded_to_the_newest_tasks(ready: AnyStore) -> None:
     for minutes in (1, 2, 3, 4):
         await begin(ready, made(minutes), agent="a")
     found = await ready.read(monitoring.activity_by_agent, TENANT, EVERYBODY, SINCE, UNTIL, 3)

@@ -112,7 +112,7 @@ def test_a_password_is_never_shown(url: str) -> None:
         ("postgresql://me:s3cret@db/accord?signals=s3cret:4222", "nats://host:4222"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_without_repeating_secrets(url: str, reason: str) -> None:
+def test_invalid_addresses_are_refused_unquoted(url: str, reason: str) -> None:
     with pytest.raises(BadAddress, match=reason) as refused:
         parse_address(url)
     assert "s3cret" not in str(refused.value)

@@ -178,7 +178,7 @@ async def test_a_key_is_good_as_long_as_all_that_it_comes_from(ready: AnyStore) 
     assert await live() == ["a" * 15 + "b"]
 
 
-async def test_a_key_ends_at_the_latest_when_it_is_said_to(ready: AnyStore) -> None:
+async def test_keys_end_at_their_expiry(ready: AnyStore) -> None:
     first = await ready.do(authentication.create_api_key, NEW)
     bound = (first.expires_at or 0) + MINUTE
     for lasts, until in ((None, bound), (9 * MINUTE, bound), (None, None)):

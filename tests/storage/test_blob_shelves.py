@@ -61,7 +61,7 @@ async def test_files_are_named_by_their_hash_and_stay_below_the_directory(ready:
 
 
 @in_memory
-async def test_a_file_that_changed_is_found_out_and_a_cut_one_is_written_again(ready: AnyStore, tmp_path: Path) -> None:
+async def test_changed_blobs_are_detected_and_truncated_rewritten(ready: AnyStore, tmp_path: Path) -> None:
     blobs = open_blobs(f"dir:{tmp_path}", ready, {})
     await blobs.put(TENANT, DATA)
     (path,) = files(tmp_path)
@@ -109,7 +109,7 @@ async def test_a_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
     assert made == dict.fromkeys(("blobs", "blobs/tenant", "blobs/tenant/aa", "blobs/unfinished"), 0o700)
 
 
-def test_what_a_crash_left_unfinished_is_removed_after_a_day(tmp_path: Path) -> None:
+def test_unfinished_blobs_are_removed_after_a_day(tmp_path: Path) -> None:
     DirectoryBackend(tmp_path)
     old, new = tmp_path / "unfinished" / "old", tmp_path / "unfinished" / "new"
     for path in (old, new):
@@ -154,7 +154,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize("failure", [500, 503, 429, None], ids=str)
-async def test_a_server_that_fails_is_asked_again(failure: int | None) -> None:
+async def test_failing_blob_servers_are_retried(failure: int | None) -> None:
     server = Flaky(failure, MAX_ATTEMPTS - 1)
     await server.write()
     assert server.seen[0] == ("HEAD", "temporary", b"")
@@ -163,7 +163,7 @@ async def test_a_server_that_fails_is_asked_again(failure: int | None) -> None:
 
 
 @pytest.mark.parametrize(("failure", "reason"), [(500, "500"), (None, "sending request")], ids=str)
-async def test_a_server_that_goes_on_failing_is_unavailable(failure: int | None, reason: str) -> None:
+async def test_persistent_blob_failures_are_unavailable(failure: int | None, reason: str) -> None:
     with pytest.raises(StoreUnavailable, match=reason):
         await Flaky(failure, 1000).write()
 

@@ -155,7 +155,7 @@ async def test_many_may_put_the_same_bytes_at_once(blobs: Blobs) -> None:
 
 
 @every_place
-async def test_what_was_never_put_is_missing(blobs: Blobs) -> None:
+async def test_unwritten_blobs_are_missing(blobs: Blobs) -> None:
     for hash in (ABSENT, "", "../../etc/passwd", HASH.upper()):
         with pytest.raises(BlobMissing):
             await blobs.get(TENANT, hash)
@@ -172,7 +172,7 @@ async def test_every_tenant_has_its_own(blobs: Blobs) -> None:
 
 
 @every_place
-async def test_only_what_nobody_refers_to_is_removed(blobs: Blobs, ready: AnyStore) -> None:
+async def test_only_unreferenced_blobs_are_removed(blobs: Blobs, ready: AnyStore) -> None:
     shared, mine, yours = [await blobs.put(TENANT, name) for name in (b"shared", b"mine", b"yours")]
     await blobs.put("another", b"mine")
     await ready.do(add_references, TENANT, "t-1", [shared, mine, mine])
@@ -205,9 +205,7 @@ async def long_ago(tx: Tx) -> None:
 
 @every_place
 @pytest.mark.parametrize("again", [True, False])
-async def test_what_somebody_has_just_put_is_not_removed(
-    ready: AnyStore, blobs: Blobs, reopened: Blobs, again: bool
-) -> None:
+async def test_new_blobs_are_not_removed(ready: AnyStore, blobs: Blobs, reopened: Blobs, again: bool) -> None:
     await blobs.put(TENANT, DATA)
     await ready.do(add_references, TENANT, "t-1", [HASH])
     await ready.do(long_ago)
@@ -220,7 +218,7 @@ async def test_what_somebody_has_just_put_is_not_removed(
 
 
 @every_place
-async def test_what_was_put_but_never_referred_to_is_swept_up(blobs: Blobs, ready: AnyStore) -> None:
+async def test_unreferenced_blobs_are_collected(blobs: Blobs, ready: AnyStore) -> None:
     lost = [await blobs.put(TENANT, str(at).encode()) for at in range(3)]
     await blobs.put(TENANT, DATA)
     await ready.do(add_references, TENANT, "t-1", [HASH])
@@ -275,7 +273,7 @@ async def test_the_tables_bytes_go_with_the_transaction_that_releases_them(ready
     assert await ready.read(read_blob, TENANT, HASH) is None
 
 
-async def test_of_tasks_that_are_released_at_once_the_last_frees_what_they_share(ready: AnyStore) -> None:
+async def test_the_last_released_task_frees_shared_blobs(ready: AnyStore) -> None:
     tasks = [f"t-{at}" for at in range(6)]
     await asyncio.gather(*(ready.do(add_references, TENANT, task, [HASH, ABSENT]) for task in tasks))
     freed = await asyncio.gather(*(ready.do(release_references, TENANT, task) for task in tasks))
@@ -351,7 +349,7 @@ async def test_a_removal_that_was_cut_off_is_finished_by_the_next_sweep(ready: A
     assert shelf.kept == {}
 
 
-async def test_a_removal_that_was_given_up_long_ago_stops_nobody(ready: AnyStore) -> None:
+async def test_stale_removals_block_nothing(ready: AnyStore) -> None:
     await ready.do(put_blob_row, TENANT, HASH, len(DATA))
     assert await ready.do(begin_removal, TENANT, HASH, grace_ms=0) is not None
 
@@ -365,7 +363,7 @@ async def test_a_removal_that_was_given_up_long_ago_stops_nobody(ready: AnyStore
 
 
 @in_memory
-async def test_what_the_table_has_stays_readable_after_moving_out(ready: AnyStore, tmp_path: Path) -> None:
+async def test_table_blobs_stay_readable_after_a_move(ready: AnyStore, tmp_path: Path) -> None:
     await open_blobs("table:", ready, {}).put(TENANT, DATA)
     blobs = open_blobs(str(tmp_path), ready, {}, grace_ms=0)
     assert await blobs.get(TENANT, HASH) == DATA
@@ -416,7 +414,7 @@ async def test_a_doctor_finds_out_whether_a_bucket_can_be_used(
         assert reason in told
 
 
-async def test_sizes_are_those_of_the_tenants_own_bytes(ready: AnyStore) -> None:
+async def test_sizes_count_the_tenant_s_bytes(ready: AnyStore) -> None:
     await ready.do(put_blob_row, TENANT, HASH, 7)
     await ready.do(put_blob_row, "other", ABSENT, 8)
     assert await ready.read(sizes, TENANT, [HASH, ABSENT]) == {HASH: 7}

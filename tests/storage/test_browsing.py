@@ -70,7 +70,9 @@ async def test_the_newest_come_first_and_pages_follow_one_another(ready: AnyStor
 
 
 @pytest.mark.parametrize("counted", [2, 1000], ids=["many", "few"])
-async def test_they_are_found_by_what_they_are(ready: AnyStore, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tasks_are_found_by_their_attributes(
+    ready: AnyStore, counted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether they are put in order or walked through makes no difference."""
     monkeypatch.setattr(task_lists, "MAX_COUNTED", counted)
     await keep(
@@ -99,7 +101,7 @@ async def test_they_are_found_by_what_they_are(ready: AnyStore, counted: int, mo
 
 
 @pytest.mark.parametrize("counted", [1, 1000], ids=["many", "few"])
-async def test_only_what_may_be_seen_is_found(ready: AnyStore, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_visible_tasks_are_found(ready: AnyStore, counted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_lists, "MAX_COUNTED", counted)
     pairs = [(agent, owner) for agent in ("echo", "adder", "secret") for owner in ("alice", "bob")]
     await keep(
@@ -148,7 +150,7 @@ async def test_counting_stops_somewhere(ready: AnyStore, monkeypatch: pytest.Mon
     assert (len(page.items), page.total, page.next) == (4, 3, named(1))
 
 
-async def test_a_row_says_what_a_task_is_about(ready: AnyStore) -> None:
+async def test_rows_contain_a_title(ready: AnyStore) -> None:
     file = Part(raw=b"x", filename="plan.pdf")
     await keep(
         ready,
@@ -168,7 +170,7 @@ async def test_a_row_says_what_a_task_is_about(ready: AnyStore) -> None:
     assert await ready.read(task_lists.rows, TENANT, []) == []
 
 
-async def test_a_row_has_the_latest_status_whatever_was_said_since_and_before(ready: AnyStore) -> None:
+async def test_rows_have_the_latest_status(ready: AnyStore) -> None:
     await keep(ready, made(1))
     before = await row(ready)
     assert (before.state, before.message, before.seq, before.is_run) == (TaskState.WORKING, None, 0, False)
@@ -184,7 +186,7 @@ async def test_a_row_has_the_latest_status_whatever_was_said_since_and_before(re
     assert (after.updated_at, after.is_run, after.is_held) == (AT + 50, True, False)
 
 
-async def test_every_status_after_an_event_is_told_in_order(ready: AnyStore) -> None:
+async def test_statuses_after_an_event_are_in_order(ready: AnyStore) -> None:
     await keep(ready, made(1), made(2))
     moves = [TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.WORKING, TaskState.COMPLETED]
     for number in (1, 2):
@@ -208,13 +210,13 @@ async def test_every_status_after_an_event_is_told_in_order(ready: AnyStore) -> 
     assert (news.changes, len(news.fresh)) == ([], 1)
 
 
-async def test_what_changed_since_a_time_is_found_the_latest_first(ready: AnyStore) -> None:
+async def test_changes_since_a_time_are_newest_first(ready: AnyStore) -> None:
     await keep(ready, *(made(number) for number in range(4)))
     assert list(await ready.read(task_lists.recently_changed, TENANT, ALL, AT + 2, 10)) == [named(3), named(2)]
     assert await ready.read(task_lists.recently_changed, TENANT, ALL, 0, 1) == {named(3): 0}
 
 
-async def test_those_who_ask_for_longest_come_first(ready: AnyStore) -> None:
+async def test_longest_waiting_questions_come_first(ready: AnyStore) -> None:
     await keep(
         ready,
         made(1, text="late", state=TaskState.AUTH_REQUIRED, at=AT + 90),

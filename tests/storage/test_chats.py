@@ -39,7 +39,7 @@ async def test_a_question_is_kept_with_the_answer_to_come(ready: AnyStore) -> No
     assert await ready.read(chats.list_pending_answers, TENANT, "c-1") == []
 
 
-async def test_a_chat_keeps_its_context_and_title_whatever_is_said_next(ready: AnyStore) -> None:
+async def test_chats_keep_context_and_title(ready: AnyStore) -> None:
     await ready.do(chats.start_turn, TENANT, turn())
     other = replace(chat(), context_id="another", title="another")
     begun = await ready.do(chats.start_turn, TENANT, turn(2, other, agent="asker"))
@@ -49,7 +49,7 @@ async def test_a_chat_keeps_its_context_and_title_whatever_is_said_next(ready: A
     assert await ready.read(chats.find_by_context, TENANT, "bob", "x-c-1") is None
 
 
-async def test_a_message_is_not_kept_twice_and_a_dropped_answer_gets_no_task(ready: AnyStore) -> None:
+async def test_duplicate_messages_and_dropped_answers_are_not_stored(ready: AnyStore) -> None:
     await ready.do(chats.start_turn, TENANT, turn())
     with pytest.raises(DuplicateMessage):
         await ready.do(chats.start_turn, TENANT, turn(answer_id="a-2"))
@@ -86,7 +86,7 @@ async def test_messages_make_way(ready: AnyStore) -> None:
     assert await ids(ready) == ["u-1"]
 
 
-async def test_what_was_said_last_or_before_a_message(ready: AnyStore) -> None:
+async def test_last_and_earlier_messages_are_found(ready: AnyStore) -> None:
     for number in (1, 2):
         await ready.do(chats.start_turn, TENANT, turn(number))
     assert [one.id for one in await ready.read(chats.read_message_pair, TENANT, "c-1")] == ["u-2", "a-2"]
@@ -120,7 +120,7 @@ async def test_chats_are_listed_by_page_and_by_words(ready: AnyStore) -> None:
         assert [one.id for one in await ready.read(chats.list_chats, TENANT, "alice", words)] == found
 
 
-async def test_a_chat_is_active_while_the_task_of_an_answer_goes_on(ready: AnyStore) -> None:
+async def test_chats_are_active_while_their_task_runs(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting())
     await ready.do(chats.start_turn, TENANT, turn())
     assert not (await ready.read(chats.list_chats, TENANT, "alice"))[0].is_active
@@ -141,7 +141,7 @@ async def test_a_chat_is_renamed_and_removed_with_its_messages(ready: AnyStore) 
     assert not await ready.do(chats.delete, TENANT, "alice", "c-1")
 
 
-async def test_whatever_happens_to_a_chat_is_hinted_at(ready: AnyStore, heard: Heard) -> None:
+async def test_chat_changes_are_notified(ready: AnyStore, heard: Heard) -> None:
     mine = chat("a:b c", title="Rome: notes")
     topic = chats.chat_topic(TENANT, mine.id)
     assert chats.chat_of_topic(topic) == (TENANT, mine.id)

@@ -77,7 +77,7 @@ async def _becomes(tx: Any, task_id: str, state: str) -> None:
     await tx.run("UPDATE task SET state = :state WHERE tenant = 'acme' AND id = :id", state=state, id=task_id)
 
 
-async def test_a_step_is_found_with_what_it_holds(with_tasks: AnyStore) -> None:
+async def test_checkpoints_are_found_with_their_values(with_tasks: AnyStore) -> None:
     first = [("a", "1", value("a1")), ("b", "1", value("b1"))]
     await with_tasks.do(
         conversation_state.put_checkpoints, TENANT, MINE, [NewCheckpoint(TOP, step("s-1", a="1", b="1"), first)]
@@ -100,7 +100,7 @@ async def test_a_step_is_found_with_what_it_holds(with_tasks: AnyStore) -> None:
     assert await with_tasks.read(conversation_state.checkpoint_namespaces, TENANT, THREAD) == ["", "node:1"]
 
 
-async def test_what_nodes_gave_is_kept_once_unless_it_is_meant_to_change(with_tasks: AnyStore) -> None:
+async def test_checkpoint_writes_are_stored_once(with_tasks: AnyStore) -> None:
     given = [
         write("z", 0, "last", "~2"),
         write("a", 1, "second", "~1"),
@@ -143,7 +143,7 @@ async def test_only_the_latest_step_of_a_graph_is_left(with_tasks: AnyStore) -> 
     assert await counted(with_tasks) == {"thread": 0, "checkpoint": 1, "checkpoint_value": 0, "checkpoint_write": 0}
 
 
-async def test_who_has_lost_the_task_changes_nothing(with_tasks: AnyStore) -> None:
+async def test_fenced_writers_change_nothing(with_tasks: AnyStore) -> None:
     for fence in (TaskFence("t-1", 2), TaskFence("t-1", 0), TaskFence("nowhere", 1)):
         with pytest.raises(Fenced):
             await with_tasks.do(conversation_state.enter_thread, TENANT, fence)

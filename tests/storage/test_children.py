@@ -79,7 +79,7 @@ async def explained(store: AnyStore, task_id: str) -> str:
 # --- being called -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_child_is_noted_by_whoever_calls(ready: AnyStore) -> None:
+async def test_children_are_recorded_by_their_parent(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     made = await ready.do(task_lifecycle.accept_task, TENANT, calling(run, "t-2"))
@@ -101,7 +101,7 @@ async def test_a_child_is_noted_by_whoever_calls(ready: AnyStore) -> None:
     )
 
 
-async def test_whoever_adds_to_a_task_learns_how_many_it_has_started(ready: AnyStore) -> None:
+async def test_creating_a_child_returns_the_count(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     assert await ready.do(tasks.extend, TENANT, appending("t-1", epoch=run.epoch)) == 0
@@ -109,7 +109,7 @@ async def test_whoever_adds_to_a_task_learns_how_many_it_has_started(ready: AnyS
     assert await ready.do(tasks.extend, TENANT, appending("t-1", epoch=run.epoch)) == 1
 
 
-async def test_only_who_holds_a_task_has_children(ready: AnyStore) -> None:
+async def test_only_the_claim_holder_creates_children(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     with pytest.raises(Fenced):
@@ -122,7 +122,7 @@ async def test_only_who_holds_a_task_has_children(ready: AnyStore) -> None:
     assert await states(ready) == {"t-1": "completed"}
 
 
-async def test_a_run_that_was_cancelled_calls_nobody(ready: AnyStore) -> None:
+async def test_canceled_executions_create_no_children(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     await ready.do(task_endings.end_task, TENANT, ending())
@@ -217,7 +217,7 @@ async def _alone(store: AnyStore, number: int) -> ClaimedJob:
     return await claimed(store)
 
 
-async def test_children_go_on_while_their_parent_waits(ready: AnyStore) -> None:
+async def test_children_run_while_their_parent_waits(ready: AnyStore) -> None:
     held = await family(ready)
     await ready.do(task_lifecycle.settle_execution, TENANT, settling(held["t-1"], S.INPUT_REQUIRED, parks=True))
     assert await states(ready) == {"t-1": "input_required", "t-2": "submitted", "t-3": "submitted"}
@@ -253,7 +253,7 @@ async def test_a_task_that_ended_before_it_was_given_up_ends_its_children(ready:
     assert await states(ready) == {"t-1": "completed", "t-2": "canceled", "t-3": "canceled"}
 
 
-async def test_what_a_task_leaves_behind_ends_once(ready: AnyStore) -> None:
+async def test_leftover_children_end_once(ready: AnyStore) -> None:
     await family(ready)
     await ready.do(task_endings.end_leftovers, TENANT, "t-2", AT)
     await ready.do(task_endings.end_leftovers, TENANT, "t-2", AT)
@@ -276,7 +276,7 @@ async def test_a_child_that_is_made_while_its_parent_ends_ends_with_it(ready: An
 
 
 @postgres_only
-async def test_a_child_that_is_made_while_runs_end_by_sets_ends_with_its_parent(ready: AnyStore) -> None:
+async def test_children_created_during_batch_ends_end_too(ready: AnyStore) -> None:
     held = [await _alone(ready, number) for number in range(3)]
     begun, commit = asyncio.Event(), asyncio.Event()
 
@@ -339,7 +339,7 @@ async def due(store: AnyStore) -> list[str]:
     return [job.key for job in await store.do(jobs.claim, "n-9", AGENT, 10)]
 
 
-async def test_a_parent_that_waits_for_something_else_now_is_left_alone_by_its_child(ready: AnyStore) -> None:
+async def test_children_do_not_resume_parents_waiting_for_others(ready: AnyStore) -> None:
     held = await asking(ready)
     await ready.do(
         task_lifecycle.settle_execution, TENANT, settling(held["t-1"], S.INPUT_REQUIRED, parks=True, after=1)
@@ -357,7 +357,7 @@ async def test_a_parent_waits_while_its_child_asks(ready: AnyStore) -> None:
     assert await due(ready) == [], "it waits for another"
 
 
-async def test_a_parent_looks_again_when_somebody_else_answers_its_child(ready: AnyStore, heard: Heard) -> None:
+async def test_answered_children_resume_their_parent(ready: AnyStore, heard: Heard) -> None:
     await asking(ready)
     heard.clear()
     await ready.do(task_lifecycle.add_message, TENANT, saying("t-2", "blue"))
@@ -402,7 +402,7 @@ async def test_a_parent_that_was_answered_waits_for_no_child(ready: AnyStore) ->
 
 
 @postgres_only
-async def test_an_answer_that_comes_while_the_parent_begins_to_wait_is_not_missed(ready: AnyStore) -> None:
+async def test_answers_during_suspension_are_not_missed(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     await ready.do(task_lifecycle.accept_task, TENANT, calling(run))
@@ -435,7 +435,7 @@ async def test_an_answer_that_comes_after_the_parent_began_to_wait_wakes_it(read
 
 
 @postgres_only
-async def test_a_child_that_is_answered_while_its_parent_ends_holds_nobody_up(ready: AnyStore) -> None:
+async def test_answering_a_child_of_an_ending_parent_does_not_deadlock(ready: AnyStore) -> None:
     await asking(ready)
     outcomes = await overlapped(
         ready,
@@ -449,7 +449,7 @@ async def test_a_child_that_is_answered_while_its_parent_ends_holds_nobody_up(re
 # --- limits that are set once -----------------------------------------------------------------------------------------
 
 
-async def test_a_limit_is_set_and_noted_by_whoever_holds_the_task(ready: AnyStore) -> None:
+async def test_timers_are_set_once_by_the_claim_holder(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-1"))
     run = await claimed(ready)
     step = StepResult(task_id="t-1", epoch=run.epoch, key="m-1/sla:1", output="5", at=AT)

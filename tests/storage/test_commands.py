@@ -63,7 +63,7 @@ def test_every_command_is_run_on_every_engine() -> None:
     assert public() - run == set()
 
 
-def test_the_reader_finds_what_runs_on_every_engine_and_nothing_else() -> None:
+def test_commands_are_discovered_for_every_engine() -> None:
     source = """
 from accord.storage.commands import jobs
 from accord.storage.commands.tasks import append as add

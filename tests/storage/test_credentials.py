@@ -41,7 +41,7 @@ async def test_the_next_one_with_its_id_replaces_it(ready: AnyStore) -> None:
     assert not await ready.do(authentication.remove_credential, TENANT, "svc")
 
 
-async def test_what_another_key_sealed_is_found_and_replaced_unless_it_has_changed(ready: AnyStore) -> None:
+async def test_credentials_of_old_keys_are_resealed(ready: AnyStore) -> None:
     for tenant, id, key in ((TENANT, "a", "old"), (OTHER, "b", "older"), (TENANT, "c", "new")):
         await ready.do(authentication.put_credential, tenant, replace(NEW, id=id, key_id=key))
     old = await ready.read(authentication.list_credentials_to_reseal, "new", 10)

@@ -78,7 +78,7 @@ async def test_search_matches_the_shown_address_only(ready: AnyStore) -> None:
         )
 
 
-async def test_pages_go_on_where_they_ended(with_hooks: AnyStore) -> None:
+async def test_pages_continue_at_their_token(with_hooks: AnyStore) -> None:
     first = await with_hooks.read(webhook_deliveries.list_deliveries, TENANT, ALL, DeliveryListQuery(limit=3))
     assert [one.task_id for one in first] == ["t-4", "t-3", "t-2"]
     rest = await with_hooks.read(

@@ -67,7 +67,7 @@ async def test_a_task_can_be_ended_while_another_node_runs_it(ready: AnyStore, h
     assert await ready.do(jobs.finish, job) is False
 
 
-async def test_a_task_that_nobody_runs_ends_without_ado(queued: AnyStore, heard: Heard) -> None:
+async def test_unclaimed_tasks_end_directly(queued: AnyStore, heard: Heard) -> None:
     await parked(queued)
     heard.clear()
     await queued.do(task_endings.end_task, TENANT, ending())
@@ -160,9 +160,7 @@ async def lose(store: AnyStore, node: str = "n-1") -> ReapedNodes:
     return await store.do(task_endings.reap_nodes, {node: 1})
 
 
-async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_write(
-    ready: AnyStore, heard: Heard
-) -> None:
+async def test_lost_nodes_are_replaced_and_fenced(ready: AnyStore, heard: Heard) -> None:
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
     await ready.do(task_lifecycle.accept_task, TENANT, accepting())
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
@@ -187,7 +185,7 @@ async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_wr
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("two"), epoch=second.epoch, after=1))
 
 
-async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: AnyStore, heard: Heard) -> None:
+async def test_jobs_that_kill_their_node_fail_with_the_reason(ready: AnyStore, heard: Heard) -> None:
     work = JobOptions(queue=AGENT, max_attempts=2)
     await ready.do(task_lifecycle.accept_task, TENANT, accepting(work=work, deadline_ms=MINUTE, push=webhook()))
     await ready.do(task_lifecycle.accept_task, TENANT, accepting("t-2"))
@@ -210,7 +208,7 @@ async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: Any
         await ready.do(tasks.append, TENANT, appending("t-1", chunk("late"), epoch=2, after=1))
 
 
-async def test_work_that_was_begun_too_often_is_given_up_by_whoever_holds_it(ready: AnyStore) -> None:
+async def test_jobs_with_too_many_attempts_are_failed_by_the_holder(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting(deadline_ms=MINUTE))
     lost = await claimed(ready)
     await ready.do(jobs.forget_node, "n-1", counts=True)
@@ -237,7 +235,7 @@ async def test_timers_and_webhooks_of_a_lost_node_go_to_others(ready: AnyStore) 
     assert len(await ready.read(jobs.held_jobs, "n-2")) == 1, "and who lives keeps what it has"
 
 
-async def test_late_news_that_lose_their_node_every_time_are_given_up_as_well(ready: AnyStore) -> None:
+async def test_late_signals_with_too_many_attempts_are_dropped(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting())
     await ready.do(task_endings.end_task, TENANT, ending(S.UNKNOWN))
     await ready.do(task_lifecycle.deliver_signal, TENANT, TaskSignal(task_id="t-1", key="answer", output="42", at=AT))
@@ -255,7 +253,7 @@ async def test_work_on_a_task_that_has_ended_is_not_done_for_ever(ready: AnyStor
     assert ((await stored(ready)).task_state, await waiting(ready)) == (S.COMPLETED, [])
 
 
-async def test_what_a_node_took_after_it_was_forgotten_is_free(ready: AnyStore) -> None:
+async def test_jobs_of_a_forgotten_node_are_free(ready: AnyStore) -> None:
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     await ready.do(jobs.forget_node, "n-1")
     await ready.do(task_lifecycle.accept_task, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
@@ -278,7 +276,7 @@ async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> N
 
 
 @postgres_only
-async def test_whoever_reports_again_while_it_is_reaped_learns_that_it_holds_nothing(ready: AnyStore) -> None:
+async def test_reaped_nodes_learn_that_they_hold_no_jobs(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting(node="n-1"))
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     outcomes = await overlapped(

@@ -109,7 +109,7 @@ async def test_older_work_is_done_first_whenever_it_was_added(ready: AnyStore) -
     assert await keys(ready) == ["b", "a"], "what was given back has waited less"
 
 
-async def test_nobody_gets_work_that_another_has(ready: AnyStore) -> None:
+async def test_claimed_jobs_are_exclusive(ready: AnyStore) -> None:
     for tenant in (TENANT, OTHER):
         for at in range(30):
             await ready.do(jobs.enqueue, tenant, work(f"{tenant}-{at}"))
@@ -195,7 +195,7 @@ async def test_a_claim_raises_the_fence_of_the_task(ready: AnyStore) -> None:
     assert await ready.do(tasks.append, TENANT, appending("t-1", chunk("b"), epoch=second.epoch, after=1)) == 2
 
 
-async def test_named_work_is_taken_from_whoever_has_it(ready: AnyStore) -> None:
+async def test_named_jobs_can_be_taken_over(ready: AnyStore) -> None:
     for task_id in ("t-1", "t-2", "t-3"):
         await ready.do(tasks.create_task, TENANT, new(task_id))
         await ready.do(jobs.enqueue, TENANT, work(task_id, delay_ms=MINUTE))
@@ -211,7 +211,7 @@ async def test_named_work_is_taken_from_whoever_has_it(ready: AnyStore) -> None:
 # Finishing, giving back, parking
 
 
-async def test_work_is_done_or_given_back_by_whoever_holds_it(ready: AnyStore, heard: Heard) -> None:
+async def test_jobs_are_finished_or_released_by_the_holder(ready: AnyStore, heard: Heard) -> None:
     await ready.do(jobs.enqueue, TENANT, work())
     first = await only(ready)
     heard.clear()
@@ -227,7 +227,7 @@ async def test_work_is_done_or_given_back_by_whoever_holds_it(ready: AnyStore, h
     assert await ready.read(table, "job") == []
 
 
-async def test_work_that_ends_its_task_takes_the_waiting_timers_along_and_nothing_else(ready: AnyStore) -> None:
+async def test_ending_jobs_delete_only_their_timers(ready: AnyStore) -> None:
     run = await ready.do(jobs.enqueue, TENANT, work(node="n-1"))
     assert run is not None
     for kind in (DEADLINE, SLA, "mail"):
@@ -257,7 +257,7 @@ async def test_work_that_ends_its_task_looks_at_no_other_jobs_of_the_tenant(read
     assert "(tenant=? AND kind=? AND key=?)" in await ready.read(explained)
 
 
-async def test_a_timer_that_fires_and_work_that_was_lost_are_left_to_those_who_hold_them(ready: AnyStore) -> None:
+async def test_fired_timers_and_lost_jobs_stay_with_their_holder(ready: AnyStore) -> None:
     run = await ready.do(jobs.enqueue, TENANT, work(node="n-1"))
     timer = await ready.do(jobs.enqueue, TENANT, NewJob(kind=DEADLINE, key="t-1", queue=TIMERS, node="n-2"))
     assert run is not None
@@ -268,7 +268,7 @@ async def test_a_timer_that_fires_and_work_that_was_lost_are_left_to_those_who_h
     assert await ready.read(jobs.held_jobs, "n-3") == {now.id: now.epoch}
 
 
-async def test_whoever_is_late_does_not_touch_work_that_got_the_number_of_its_own(ready: AnyStore) -> None:
+async def test_late_writers_do_not_touch_reused_job_ids(ready: AnyStore) -> None:
     first = await ready.do(jobs.enqueue, TENANT, work("t-1", node="n-1"))
     assert first is not None
     assert await ready.do(jobs.finish, first)
@@ -350,7 +350,7 @@ async def test_work_parked_for_a_while_is_due_after_it_as_if_it_were_new(ready: 
 # Nodes
 
 
-async def test_a_heartbeat_says_what_a_node_holds(ready: AnyStore) -> None:
+async def test_heartbeats_return_held_jobs(ready: AnyStore) -> None:
     for at in range(3):
         await ready.do(jobs.enqueue, TENANT, work(f"t-{at}"))
     assert await ready.do(jobs.heartbeat, "n-1", MINUTE, 1, '{"pid": 7}') == jobs.HeartbeatAnswer(held={}, peers=[])
@@ -364,7 +364,7 @@ async def test_a_heartbeat_says_what_a_node_holds(ready: AnyStore) -> None:
     assert await ready.read(table, "node", "id, draining") == [("n-1", 0), ("n-2", 0)]
 
 
-async def test_what_a_node_holds_is_free_when_it_leaves(ready: AnyStore, heard: Heard) -> None:
+async def test_leaving_nodes_release_their_jobs(ready: AnyStore, heard: Heard) -> None:
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     await ready.do(tasks.create_task, TENANT, new())
     await ready.do(webhooks.put, TENANT, "t-1", webhook(), "v1")

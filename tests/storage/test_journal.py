@@ -62,7 +62,7 @@ def advancing(run: ClaimedJob, *said: object, entries: dict[str, str] | None = N
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_said_and_written_down_is_there_together(ready: AnyStore, heard: Heard) -> None:
+async def test_events_and_entries_are_committed_together(ready: AnyStore, heard: Heard) -> None:
     run = await running(ready)
     done = advancing(run, status(S.WORKING), chunk("a"), entries={"a:1": "1", "b:1": "2"})
     assert await ready.do(workflow_runs.write_journal, TENANT, done) == []
@@ -80,7 +80,7 @@ async def test_an_entry_is_written_once(ready: AnyStore) -> None:
     assert await ready.read(steps.load_steps, TENANT, "t-1") == {"a": "first"}
 
 
-async def test_who_lost_the_claim_or_knows_too_little_writes_nothing(ready: AnyStore) -> None:
+async def test_fenced_and_stale_writers_write_nothing(ready: AnyStore) -> None:
     run = await running(ready)
     with pytest.raises(Fenced):
         await ready.do(
@@ -103,7 +103,7 @@ async def test_a_snapshot_and_webhooks_are_seen_to(ready: AnyStore) -> None:
     assert await ready.read(steps.load_steps, TENANT, "t-1") == {"a": "1"}
 
 
-async def test_tasks_begin_with_what_is_written_down_or_not_at_all(ready: AnyStore) -> None:
+async def test_tasks_start_with_their_entries_atomically(ready: AnyStore) -> None:
     run = await running(ready)
     begins = replace(advancing(run, chunk("x"), entries={"a": "1"}), calls=(calling(run, "t-2"),))
     (made,) = await ready.do(workflow_runs.write_journal, TENANT, begins)
@@ -119,7 +119,7 @@ async def test_tasks_begin_with_what_is_written_down_or_not_at_all(ready: AnySto
     assert await ready.read(steps.open_children, TENANT, "t-1") == ["t-2"]
 
 
-async def test_the_last_entries_are_written_with_the_end_of_the_run_or_not_at_all(ready: AnyStore) -> None:
+async def test_last_entries_are_committed_with_the_end(ready: AnyStore) -> None:
     run = await running(ready)
     await ready.do(workflow_runs.write_journal, TENANT, advancing(run, chunk("x"), entries={"a": "first"}))
     last = (("a", "second"), ("b", "1"))
@@ -176,7 +176,7 @@ async def test_a_run_that_watches_is_woken_by_a_child_that_ends_or_asks(
     assert (await claimed(ready)).key == "t-1"
 
 
-async def test_a_run_that_watches_is_woken_when_a_child_is_ended_or_answered(ready: AnyStore) -> None:
+async def test_watching_executions_resume_when_a_child_changes(ready: AnyStore) -> None:
     parent, child = await parent_and_child(ready)
     await ready.do(task_lifecycle.settle_execution, TENANT, settling(child, S.INPUT_REQUIRED, parks=True))
     watch = ChildWatch(children={"t-2": True})
@@ -191,7 +191,7 @@ async def test_a_run_that_watches_is_woken_when_a_child_is_ended_or_answered(rea
     assert (await claimed(ready)).key == "t-1"
 
 
-async def test_a_run_does_not_wait_for_what_has_happened(ready: AnyStore) -> None:
+async def test_executions_do_not_wait_for_past_signals(ready: AnyStore) -> None:
     parent, child = await parent_and_child(ready)
     knows = ChildWatch(children={"t-2": True})
     with pytest.raises(AlreadySignaled):
@@ -263,7 +263,7 @@ async def test_tasks_that_note_where_they_come_from_are_found(ready: AnyStore) -
     assert [one.task_id for one in await ready.read(workflow_runs.list_runs, ended)] == ["t-1"]
 
 
-async def test_they_are_found_page_by_page_and_by_whoever_may_see_them(ready: AnyStore) -> None:
+async def test_runs_are_listed_in_pages_by_visibility(ready: AnyStore) -> None:
     for task_id in ("t-1", "t-2", "t-3"):
         run = await running(ready, task_id)
         await ready.do(
@@ -287,7 +287,7 @@ async def test_they_are_found_page_by_page_and_by_whoever_may_see_them(ready: An
     assert one.last_seq == 1
 
 
-async def test_what_a_run_has_begun_is_found_when_it_is_wanted(ready: AnyStore) -> None:
+async def test_child_tasks_of_a_run_are_found(ready: AnyStore) -> None:
     run = await running(ready)
     begins = replace(advancing(run), entries=((workflow_runs.ORIGIN_STEP, "1"),), calls=(calling(run),))
     await ready.do(workflow_runs.write_journal, TENANT, begins)
@@ -298,7 +298,7 @@ async def test_what_a_run_has_begun_is_found_when_it_is_wanted(ready: AnyStore) 
     assert [(one.task_id, one.parent_id) for one in everything] == [("t-2", "t-1"), ("t-1", None)]
 
 
-async def test_who_works_on_a_task_is_known(ready: AnyStore) -> None:
+async def test_the_node_of_a_task_is_recorded(ready: AnyStore) -> None:
     assert await ready.read(workflow_runs.job_status, TENANT, "t-1") is None
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     run = await running(ready)

@@ -64,7 +64,7 @@ async def test_attaching_undoes_detaching(body: Any, threshold: int) -> None:
     assert hashes or await parts.attach(TENANT, stored) is stored
 
 
-async def test_what_is_small_stays_the_same_object() -> None:
+async def test_small_parts_stay_inline() -> None:
     parts = LargeParts(Shelved(), b"s" * 33)
     small = Artifact(artifact_id="b", parts=(Part(raw=b"x" * THRESHOLD),))
     large = Artifact(artifact_id="a", parts=(Part(raw=b"x" * (THRESHOLD + 1)),))
@@ -76,7 +76,7 @@ async def test_what_is_small_stays_the_same_object() -> None:
     assert (await parts.attach(TENANT, stored)).artifacts[1] is small
 
 
-async def test_a_part_that_is_missing_is_said_after_all_were_tried() -> None:
+async def test_missing_parts_are_reported_after_all_reads() -> None:
     place = Shelved()
     parts = LargeParts(place, b"s" * 33, threshold=1)
     update = ArtifactUpdate(

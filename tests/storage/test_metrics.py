@@ -22,7 +22,7 @@ async def test_nothing_waits_in_an_empty_store(ready: AnyStore) -> None:
     )
 
 
-async def test_tasks_of_all_tenants_are_counted_by_state_unless_they_have_ended(ready: AnyStore) -> None:
+async def test_open_tasks_are_counted_by_state(ready: AnyStore) -> None:
     for number, (tenant, state) in enumerate(
         [(TENANT, S.WORKING), (TENANT, S.WORKING), (OTHER, S.WORKING), (OTHER, S.INPUT_REQUIRED), ("", S.SUBMITTED)]
         + [(tenant, state) for tenant in (TENANT, "ended only") for state in (S.COMPLETED, S.FAILED, S.UNKNOWN)]
@@ -32,7 +32,7 @@ async def test_tasks_of_all_tenants_are_counted_by_state_unless_they_have_ended(
     assert found.tasks == {"submitted": 1, "working": 3, "input_required": 1, "auth_required": 0}
 
 
-async def test_work_is_counted_by_queue_once_it_is_due_and_until_somebody_takes_it(ready: AnyStore) -> None:
+async def test_due_jobs_are_counted_by_queue(ready: AnyStore) -> None:
     for key, queue, tenant, delay in (
         ("due", "echo", TENANT, 0),
         ("later", "echo", TENANT, 10 * MINUTE),
@@ -53,7 +53,7 @@ async def test_parked_work_does_not_count(queued: AnyStore) -> None:
     assert (await queued.read(monitoring.count_waiting)).queues == {}
 
 
-async def test_the_oldest_work_is_told_by_the_time_it_has_been_due(ready: AnyStore) -> None:
+async def test_the_oldest_due_job_is_reported_by_age(ready: AnyStore) -> None:
     await ready.do(jobs.enqueue, TENANT, NewJob(kind="k", key="old", queue="echo"))
     await ready.do(pass_time, MINUTE)
     await ready.do(jobs.enqueue, TENANT, NewJob(kind="k", key="new", queue="echo"))
@@ -124,7 +124,7 @@ async def explained(tx: Tx) -> list[str]:
 
 
 @pytest.mark.parametrize("store", ["sqlite-file"], indirect=True)
-async def test_sqlite_counts_along_the_indexes_of_what_waits(queued: AnyStore) -> None:
+async def test_sqlite_counts_by_index(queued: AnyStore) -> None:
     bounded = (
         r"(SCAN|SEARCH) task USING (COVERING )?INDEX task_open( \(tenant>\?\))?",
         r"SEARCH task USING COVERING INDEX task_open \(tenant=\? AND state=\?\)",

@@ -9,7 +9,7 @@ from tests.storage.conftest import MINUTE, OTHER, TENANT, AnyStore, table
 SHELF = ValueNamespace("alice", "release")
 
 
-async def test_the_latest_value_counts_for_those_it_belongs_to(ready: AnyStore) -> None:
+async def test_the_latest_value_wins_within_its_scope(ready: AnyStore) -> None:
     now = time.time_ns() // 1_000_000
     await ready.do(workflow_runs.put_values, TENANT, SHELF, {"a": "1", "b": "1"}, now, None)
     await ready.do(workflow_runs.put_values, TENANT, SHELF, {"a": "2"}, now + 1, None)
@@ -23,7 +23,7 @@ async def test_the_latest_value_counts_for_those_it_belongs_to(ready: AnyStore) 
         assert await ready.read(workflow_runs.load_values, tenant, shelf) == {}
 
 
-async def test_what_is_too_old_is_not_found_and_goes(ready: AnyStore) -> None:
+async def test_expired_values_are_hidden_and_deleted(ready: AnyStore) -> None:
     now = time.time_ns() // 1_000_000
     await ready.do(workflow_runs.put_values, TENANT, SHELF, {"a": "1"}, now - MINUTE, 1000)
     await ready.do(workflow_runs.put_values, TENANT, SHELF, {"b": "1"}, now, MINUTE)

@@ -110,7 +110,7 @@ async def nodes(nats: Nats) -> AsyncIterator[tuple[Node, Node]]:
         yield found
 
 
-async def test_hints_are_heard_here_at_once_and_there_once(nodes: tuple[Node, Node]) -> None:
+async def test_notifications_arrive_locally_at_once_and_remotely_once(nodes: tuple[Node, Node]) -> None:
     one, other = nodes
     one.signals.publish(["task:1"])
     assert one.topics == ["task:1"]
@@ -120,7 +120,7 @@ async def test_hints_are_heard_here_at_once_and_there_once(nodes: tuple[Node, No
     assert one.topics == other.topics == ["task:1", "task:2"]
 
 
-async def test_what_gathers_during_one_payload_goes_in_the_next(nodes: tuple[Node, Node]) -> None:
+async def test_notifications_during_a_publish_go_in_the_next(nodes: tuple[Node, Node]) -> None:
     one, other = nodes
     for at in range(5000):
         one.signals.publish([f"task:{at % 1000}"])
@@ -171,7 +171,7 @@ def watch_for_warnings(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[str]":
     return reasons
 
 
-async def test_without_a_server_hints_stay_here_and_nobody_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_server_notifications_stay_local(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node("nats://127.0.0.1:1", "nats://127.0.0.1:2")
     warned = watch_for_warnings(monkeypatch)
     await node.signals.open()
@@ -192,7 +192,7 @@ async def test_one_server_of_several_is_enough(nodes: tuple[Node, Node], nats: N
     await node.signals.close()
 
 
-async def test_a_server_that_permits_no_hints_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_publish_permission_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "nats.conf"
     config.write_text(
         'authorization { users = [{ user: "guest", password: "s3cret", permissions: { subscribe: "other" } }] }'

@@ -106,13 +106,13 @@ async def test_a_file_that_is_there_stays_as_its_owner_has_it(tmp_path: Path) ->
     assert set(modes.values()) == {0o640}
 
 
-async def test_a_file_in_a_directory_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
+async def test_missing_directories_explain_the_fix(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"typo/accord\.db: .* see that its directory is there"):
         async with open_store(f"sqlite:///{tmp_path}/typo/accord.db"):
             pass
 
 
-async def test_a_server_that_is_not_there_says_what_to_do() -> None:
+async def test_unreachable_servers_explain_the_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     reason = rf"^postgresql://me@127\.0\.0\.1:{port}/x cannot be used: PostgreSQL: .*; see that the server runs"
@@ -143,7 +143,7 @@ async def test_looking_changes_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == [file.name]
 
 
-async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+async def test_files_of_other_formats_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "letter.txt"
     file.write_text("Dear reader, " * 1000)
     with pytest.raises(StoreRefused, match=r"letter\.txt is no SQLite database"):

@@ -142,7 +142,7 @@ async def test_connections_that_are_cut_are_replaced(server: Any, store: Postgre
     assert await store.do(one) == 1
 
 
-async def test_a_closed_store_says_so_at_once(server: Any) -> None:
+async def test_closed_stores_fail_at_once(server: Any) -> None:
     store = PostgresStore(server.get_uri())
     with pytest.raises(StoreUnavailable, match="not open"):
         await store.do(one)
@@ -154,7 +154,7 @@ async def test_a_closed_store_says_so_at_once(server: Any) -> None:
     await store.close()
 
 
-async def test_whoever_waits_too_long_for_a_connection_is_told(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_waits_time_out(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "POOL_SIZE", 1)
     monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.2)
     store = PostgresStore(server.get_uri(), listen=False)
@@ -176,7 +176,7 @@ async def test_whoever_waits_too_long_for_a_connection_is_told(server: Any, monk
     await store.close()
 
 
-async def test_a_caller_who_gives_up_leaves_a_working_connection(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_canceled_callers_leave_a_working_connection(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "POOL_SIZE", 1)
     store = PostgresStore(server.get_uri(), listen=False)
     await store.open()
@@ -206,7 +206,7 @@ async def test_a_migration_may_take_longer_than_a_command(server: Any, monkeypat
     await store.close()
 
 
-async def test_a_user_who_may_not_is_told_what_is_missing(server: Any) -> None:
+async def test_missing_privileges_are_named(server: Any) -> None:
     owner = await asyncpg.connect(server.get_uri())
     await owner.execute("DROP ROLE IF EXISTS guest")
     await owner.execute("CREATE ROLE guest LOGIN")
@@ -226,7 +226,7 @@ async def test_a_user_who_may_not_is_told_what_is_missing(server: Any) -> None:
 # Tasks that are read together
 
 
-async def test_who_asks_again_at_once_is_answered() -> None:
+async def test_an_immediate_retry_is_answered() -> None:
     """The first asks again when all who looked have just ended, before anything else happens, and nobody after it."""
     answers = asyncio.Event()
 
@@ -253,7 +253,7 @@ async def test_who_asks_again_at_once_is_answered() -> None:
 # Hints
 
 
-async def test_a_node_hears_its_own_hints_once(server: Any, store: PostgresStore, ear: Ear) -> None:
+async def test_nodes_get_their_own_notifications_once(server: Any, store: PostgresStore, ear: Ear) -> None:
     other_ear = Ear()
     other = PostgresStore(server.get_uri(), other_ear)
     await other.open()

@@ -236,7 +236,7 @@ async def played(store: AnyStore, heard: Heard, *, by_sets: bool, poisoned: bool
 
 
 @pytest.mark.parametrize("poisoned", [False, True])
-async def test_a_batch_does_what_the_portable_commands_do(
+async def test_batches_equal_the_portable_commands(
     postgres: str, tmp_path: Path, heard: Heard, caplog: pytest.LogCaptureFixture, poisoned: bool
 ) -> None:
     async with opened(postgres, heard) as store:
@@ -277,7 +277,7 @@ async def logs(tx: Tx) -> dict[str, list[int]]:
     return found
 
 
-async def test_what_arrives_at_the_same_time_shares_a_commit(store: PostgresStore) -> None:
+async def test_concurrent_commands_share_a_commit(store: PostgresStore) -> None:
     ids = await create(store, 64)
     before = store.commits
     calls: list[Call] = [(tasks.append, (TENANT, appending(task_id, chunk("x", task_id)))) for task_id in ids]
@@ -293,7 +293,7 @@ async def test_a_second_append_to_a_task_waits_for_the_next_transaction(store: P
     assert store.commits - before == 5
 
 
-async def test_one_by_itself_is_done_as_well_and_whoever_comes_meanwhile_goes_together(store: PostgresStore) -> None:
+async def test_single_commands_run_at_once_and_later_ones_batch(store: PostgresStore) -> None:
     ids = await create(store, 1 + FEW_ITEMS)
     before = store.commits
     calls: list[Call] = [(tasks.append, (TENANT, appending(task_id, chunk("x", task_id)))) for task_id in ids]
@@ -325,7 +325,7 @@ async def test_much_text_is_sent_in_parts(store: PostgresStore, monkeypatch: pyt
     assert store.commits - before == 4
 
 
-async def test_batches_and_portable_commands_never_wait_for_each_other_in_a_circle(
+async def test_batches_and_portable_commands_never_deadlock(
     store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "accord.postgres")
@@ -412,7 +412,7 @@ async def test_batches_of_two_nodes_lock_tasks_in_the_same_order(
     await other.close()
 
 
-async def test_a_message_that_another_node_keeps_in_this_very_moment_makes_one_task(
+async def test_concurrent_duplicate_messages_make_one_task(
     store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[Call] = [
@@ -428,7 +428,7 @@ async def test_a_message_that_another_node_keeps_in_this_very_moment_makes_one_t
     assert REFUSED in caplog.messages
 
 
-async def test_whoever_gives_up_waiting_does_not_disturb_the_batch(store: PostgresStore) -> None:
+async def test_canceled_callers_do_not_affect_the_batch(store: PostgresStore) -> None:
     await create(store, 3)
     async with locked(store, "t-00"):
         first, second = (
@@ -444,7 +444,7 @@ async def test_whoever_gives_up_waiting_does_not_disturb_the_batch(store: Postgr
     assert await store.read(logs) == {"t-00": [1], "t-01": [1, 2]}
 
 
-async def test_what_was_written_while_the_batch_waits_for_its_task_is_not_written_over(store: PostgresStore) -> None:
+async def test_batches_do_not_overwrite_concurrent_writes(store: PostgresStore) -> None:
     await create(store, 2)
     calls = [adding(0, "late", epoch=0), adding(1, "in time", epoch=0)]
     async with locked(store, "t-00") as tx:
@@ -469,9 +469,7 @@ async def test_a_webhook_set_while_the_batch_waits_for_its_task_is_due(store: Po
 
 
 @pytest.mark.parametrize("others", [0, 1])
-async def test_work_that_is_woken_while_settling_waits_for_its_task_is_not_parked(
-    store: PostgresStore, others: int
-) -> None:
+async def test_jobs_resumed_during_a_batch_are_not_suspended(store: PostgresStore, others: int) -> None:
     accepted = await store.do(task_lifecycle.accept_task, TENANT, accepting("t-00", node=NODE))
     assert accepted.job is not None
     await portably(store, (tasks.create_task, (TENANT, new("t-01"))))
@@ -490,7 +488,7 @@ async def test_work_that_is_woken_while_settling_waits_for_its_task_is_not_parke
     assert await store.do(jobs.held_jobs, NODE) == {accepted.job.id: 1}
 
 
-async def test_closing_finishes_what_was_accepted_and_takes_no_more(
+async def test_closing_finishes_accepted_commands_and_refuses_more(
     postgres: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "CLOSE_SECONDS", 10 * BOUND_SECONDS)
@@ -531,6 +529,6 @@ async def test_closing_does_not_wait_for_ever(
     assert await store.read(logs) == {}
 
 
-async def test_a_store_that_is_not_open_says_so(postgres: str) -> None:
+async def test_unopened_stores_are_errors(postgres: str) -> None:
     with pytest.raises(StoreUnavailable):
         await PostgresStore(postgres, listen=False).do(tasks.append, TENANT, adding(0, "x"))

@@ -17,7 +17,7 @@ async def newest_indexes(tx: Tx) -> list[Any]:
 
 
 @postgres_only
-async def test_the_key_is_the_newest_index_so_that_it_wins_while_a_table_is_empty(ready: AnyStore) -> None:
+async def test_the_primary_key_wins_on_an_empty_table(ready: AnyStore) -> None:
     found = {table: is_key for table, _, is_key in await ready.read(newest_indexes)}
     apart = {"audit", "job", "remote_token", "session"}  # their keys and their other columns have nothing in common
     assert {table for table, is_key in found.items() if not is_key} == apart

@@ -38,7 +38,7 @@ async def test_one_after_the_other_uses_the_same(connections: Connections) -> No
     assert len({await process(connections) for _ in range(5)}) == 1
 
 
-async def test_whoever_waits_for_one_gets_it_at_once(
+async def test_waiters_get_a_connection_at_once(
     postgres: str, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_pool, "POOL_SIZE", 1)
@@ -67,7 +67,7 @@ def given_back(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> "as
     return found
 
 
-async def test_one_that_nobody_uses_is_given_back(
+async def test_idle_connections_are_closed(
     connections: Connections, given_back: "asyncio.Queue[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_pool, "AT_HAND_SECONDS", 0.0)
@@ -75,7 +75,7 @@ async def test_one_that_nobody_uses_is_given_back(
     await asyncio.wait_for(given_back.get(), BOUND_SECONDS)
 
 
-async def test_those_that_are_used_stay_at_hand(
+async def test_used_connections_stay_open(
     connections: Connections, given_back: "asyncio.Queue[Any]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_pool, "AT_HAND_SECONDS", 3600.0)  # the test looks itself
@@ -92,7 +92,7 @@ async def test_those_that_are_used_stay_at_hand(
     assert given_back.empty()
 
 
-async def test_one_that_died_at_hand_is_not_handed_out(postgres: str, connections: Connections) -> None:
+async def test_dead_idle_connections_are_not_lent(postgres: str, connections: Connections) -> None:
     async with connections.lend() as connection:
         pid = await connection.fetchval("SELECT pg_backend_pid()")
     assassin = await asyncpg.connect(postgres)
@@ -123,7 +123,7 @@ async def test_a_transaction_that_was_left_open_is_not_the_next_ones(connections
         assert not connection.is_in_transaction()
 
 
-async def test_what_was_never_opened_says_so() -> None:
+async def test_an_unopened_pool_is_an_error() -> None:
     with pytest.raises(StoreUnavailable, match="not open"):
         await process(Connections("postgresql://nobody@localhost/nothing"))
 

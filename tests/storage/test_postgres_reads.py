@@ -14,7 +14,7 @@ from tests.storage.conftest import BOUND_SECONDS, OTHER, TENANT, appending, chun
 pytestmark = postgres_only
 
 
-async def test_everybody_gets_what_they_asked_for(ready: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_callers_get_their_own_reads(ready: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "MAX_TASKS", 7)
     for number in range(30):
         await ready.do(tasks.create_task, TENANT, new(f"t-{number}"))
@@ -34,7 +34,7 @@ async def test_everybody_gets_what_they_asked_for(ready: PostgresStore, monkeypa
     assert read.task().artifacts[0].parts[1].text == "b"
 
 
-async def test_who_gives_up_disturbs_nobody(ready: PostgresStore) -> None:
+async def test_canceled_readers_do_not_affect_others(ready: PostgresStore) -> None:
     await ready.do(tasks.create_task, TENANT, new("t-1"))
     reading = [asyncio.create_task(ready.read(tasks.read_task, TENANT, "t-1")) for _ in range(3)]
     await asyncio.sleep(0)
@@ -45,9 +45,7 @@ async def test_who_gives_up_disturbs_nobody(ready: PostgresStore) -> None:
     assert [getattr(one, "id", None) for one in found] == ["t-1", "t-1"]
 
 
-async def test_what_was_torn_is_read_again_on_one_snapshot(
-    ready: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_torn_reads_are_repeated_in_one_snapshot(ready: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     for id in ("t-1", "t-2"):
         await ready.do(tasks.create_task, TENANT, new(id))
@@ -71,7 +69,7 @@ async def test_what_was_torn_is_read_again_on_one_snapshot(
 
 
 @pytest.mark.parametrize("id", ["nul\0", "half \ud800"], ids=["nul", "surrogate"])
-async def test_what_cannot_be_asked_for_is_refused_alone(ready: PostgresStore, id: str) -> None:
+async def test_invalid_reads_fail_alone(ready: PostgresStore, id: str) -> None:
     await ready.do(tasks.create_task, TENANT, new("t-1"))
     async with asyncio.timeout(BOUND_SECONDS):
         bad, found = await asyncio.gather(
@@ -83,16 +81,14 @@ async def test_what_cannot_be_asked_for_is_refused_alone(ready: PostgresStore, i
     assert getattr(found, "id", None) == "t-1"
 
 
-async def test_a_store_that_is_closed_says_so(ready: PostgresStore) -> None:
+async def test_closed_stores_are_errors(ready: PostgresStore) -> None:
     await ready.close()
     async with asyncio.timeout(BOUND_SECONDS):
         with pytest.raises(StoreUnavailable):
             await ready.read(tasks.read_task, TENANT, "t-1")
 
 
-async def test_whoever_still_waits_when_it_closes_is_told(
-    ready: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiters_get_an_error_on_close(ready: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "MAX_TASKS", 1)
     reading = [asyncio.create_task(ready.read(tasks.read_task, TENANT, f"t-{number}")) for number in range(20)]
     await asyncio.sleep(0)

@@ -59,7 +59,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
-def test_what_could_not_be_cut_again_is_refused(text: str) -> None:
+def test_values_with_separators_are_refused(text: str) -> None:
     with pytest.raises(BadValue):
         encode_line(Row("a", 1, None, 2, text))
 

@@ -107,7 +107,7 @@ async def test_a_webhook_is_replaced_by_its_id(ready: AnyStore) -> None:
     assert await count(ready) == 2
 
 
-async def test_a_webhook_may_begin_with_what_happened_before(ready: AnyStore, heard: Heard) -> None:
+async def test_webhooks_may_start_at_an_earlier_event(ready: AnyStore, heard: Heard) -> None:
     await ready.do(tasks.create_task, TENANT, new())
     for _ in range(3):
         await ready.do(grow)
@@ -129,7 +129,7 @@ async def test_a_webhook_that_is_replaced_keeps_its_place(with_hook: AnyStore) -
     assert (due.config.url, due.dialect, due.cursor) == ("https://new", "v03", 1)
 
 
-async def test_whoever_delivers_a_webhook_goes_on_unless_it_moves(with_hook: AnyStore) -> None:
+async def test_deliveries_continue_unless_the_webhook_changes(with_hook: AnyStore) -> None:
     for _ in range(4):
         await with_hook.do(grow)
     busy = await taken(with_hook)
@@ -191,7 +191,7 @@ async def test_tenants_have_webhooks_of_their_own(ready: AnyStore) -> None:
     assert (await count(ready), await count(ready, OTHER)) == (1, 0)
 
 
-async def test_as_many_webhooks_are_counted_as_there_are_whoever_sets_and_removes(with_task: AnyStore) -> None:
+async def test_concurrent_changes_keep_the_webhook_count(with_task: AnyStore) -> None:
     async def set_and_remove(at: int) -> None:
         await with_task.do(webhooks.put, TENANT, "t-1", webhook(f"w-{at % 3}"), "v1")
         await asyncio.gather(*(with_task.do(webhooks.delete, TENANT, "t-1", id=f"w-{at % 3}") for _ in range(2)))
@@ -243,7 +243,7 @@ async def test_a_webhook_is_due_when_the_log_grows_and_taken_once(ready: AnyStor
     assert hook.cursor == 2
 
 
-async def test_those_that_have_waited_longest_are_taken_first(ready: AnyStore) -> None:
+async def test_longest_waiting_webhooks_come_first(ready: AnyStore) -> None:
     for task_id in ("t-3", "t-1", "t-2"):
         await ready.do(tasks.create_task, TENANT, new(task_id))
         await ready.do(webhooks.put, TENANT, task_id, webhook(), "v1")
@@ -253,7 +253,7 @@ async def test_those_that_have_waited_longest_are_taken_first(ready: AnyStore) -
     assert [due.task_id for due in await ready.do(webhook_deliveries.claim_webhooks, "n-1", 6)] == ["t-2"]
 
 
-async def test_nobody_gets_a_webhook_that_another_has(ready: AnyStore) -> None:
+async def test_claimed_webhooks_are_exclusive(ready: AnyStore) -> None:
     for at in range(20):
         await ready.do(tasks.create_task, TENANT, new(f"t-{at}"))
         await ready.do(webhooks.put, TENANT, f"t-{at}", webhook(), "v1")
@@ -265,7 +265,7 @@ async def test_nobody_gets_a_webhook_that_another_has(ready: AnyStore) -> None:
     assert len(found) == len(set(found)) == 20
 
 
-async def test_a_sender_may_go_on_with_what_it_holds(with_hook: AnyStore) -> None:
+async def test_senders_continue_claimed_webhooks(with_hook: AnyStore) -> None:
     for _ in range(3):
         await with_hook.do(grow)
     due = await taken(with_hook)
@@ -277,7 +277,7 @@ async def test_a_sender_may_go_on_with_what_it_holds(with_hook: AnyStore) -> Non
     assert (again.cursor, again.epoch) == (2, 2), "nothing is sent twice that was confirmed"
 
 
-async def test_a_log_that_grows_during_the_delivery_makes_the_webhook_due_again(with_hook: AnyStore) -> None:
+async def test_new_events_during_a_delivery_make_it_due_again(with_hook: AnyStore) -> None:
     await with_hook.do(grow)
     due = await taken(with_hook)
     await with_hook.do(grow)
@@ -287,7 +287,7 @@ async def test_a_log_that_grows_during_the_delivery_makes_the_webhook_due_again(
 
 
 @postgres_only
-async def test_an_event_that_is_being_committed_while_the_delivery_ends_is_not_forgotten(with_hook: AnyStore) -> None:
+async def test_events_committed_at_the_end_are_delivered(with_hook: AnyStore) -> None:
     await with_hook.do(grow)
     due = await taken(with_hook)
     outcomes = await overlapped(with_hook, grow, lambda tx: webhooks.advance(tx, due, 1, keeps=False))
@@ -295,7 +295,7 @@ async def test_an_event_that_is_being_committed_while_the_delivery_ends_is_not_f
     assert (await taken(with_hook)).cursor == 1
 
 
-async def test_a_failed_delivery_is_tried_again_later_and_success_forgets_it(ready: AnyStore) -> None:
+async def test_failed_deliveries_retry_until_success(ready: AnyStore) -> None:
     await ready.do(tasks.create_task, TENANT, new())
     await ready.do(webhooks.put, TENANT, "t-1", webhook(), "v1")
     await ready.do(grow)
@@ -331,7 +331,7 @@ async def test_a_dead_webhook_rests_until_it_is_redelivered(ready: AnyStore, hea
     assert await ready.do(webhooks.redeliver, TENANT, "t-1", "w-9") is False
 
 
-async def test_what_was_sent_can_be_sent_again_from_an_earlier_event(with_hook: AnyStore) -> None:
+async def test_deliveries_can_restart_from_an_earlier_event(with_hook: AnyStore) -> None:
     for _ in range(3):
         await with_hook.do(grow)
     await with_hook.do(webhooks.advance, await taken(with_hook), 3, keeps=False)
@@ -378,7 +378,7 @@ async def test_a_webhook_that_was_removed_is_not_sent_on(with_hook: AnyStore) ->
     assert await is_idle(with_hook)
 
 
-async def test_what_a_node_holds_without_delivering_it_is_given_back(with_hook: AnyStore) -> None:
+async def test_undelivered_claims_are_released(with_hook: AnyStore) -> None:
     await with_hook.do(tasks.append, TENANT, appending("t-1", chunk("a")))
     (due,) = await with_hook.do(webhook_deliveries.claim_webhooks, "n-1", 5)
     await with_hook.do(webhooks.release, "n-1", [due])
@@ -388,7 +388,7 @@ async def test_what_a_node_holds_without_delivering_it_is_given_back(with_hook: 
     assert [again.id for again in await with_hook.do(webhook_deliveries.claim_webhooks, "n-2", 5)] == [due.id]
 
 
-async def test_an_operator_sees_how_webhooks_of_all_tenants_stand_and_tries_the_dead_again(with_hook: AnyStore) -> None:
+async def test_operators_list_webhooks_and_redeliver(with_hook: AnyStore) -> None:
     await with_hook.do(tasks.create_task, OTHER, new())
     await with_hook.do(webhooks.put, OTHER, "t-1", webhook(), "v1")
     await with_hook.do(grow)
@@ -418,7 +418,7 @@ def attempt(n: int = 1, **fields: Any) -> DeliveryAttempt:
     return DeliveryAttempt(seq=n, attempt=n, at=1000 + n, duration_ms=7, **fields)
 
 
-async def test_attempts_are_kept_with_what_came_of_them_and_old_ones_go(with_hook: AnyStore, heard: Heard) -> None:
+async def test_attempts_are_stored_with_outcome_and_expire(with_hook: AnyStore, heard: Heard) -> None:
     await with_hook.do(grow)
     due = await taken(with_hook)
     await with_hook.do(webhooks.fail, due, "503", 0, attempt(1, status=503, error="503", detail='["a", "b"]'))
@@ -436,7 +436,7 @@ async def test_attempts_are_kept_with_what_came_of_them_and_old_ones_go(with_hoo
     assert await with_hook.read(webhooks.list_attempts, TENANT, "t-1") == []
 
 
-async def test_who_lost_a_webhook_notes_nothing(with_hook: AnyStore) -> None:
+async def test_lost_claims_record_nothing(with_hook: AnyStore) -> None:
     await with_hook.do(grow)
     due = await taken(with_hook)
     await with_hook.do(webhooks.redeliver, TENANT, "t-1", "w-1")

@@ -85,7 +85,7 @@ async def test_an_agent_is_kept_as_it_was_published(ready: AnyStore) -> None:
     assert await ready.read(published_agents.find, ALICE, "b") is None
 
 
-async def test_a_name_has_one_holder_in_a_tenant_and_among_all_that_are_public(ready: AnyStore) -> None:
+async def test_names_are_unique_per_tenant_and_publicly(ready: AnyStore) -> None:
     await publish(ready, "a", handle="x/y")
     for owner in ("alice", "bob"):
         with pytest.raises(AgentNameTaken):
@@ -120,7 +120,7 @@ async def test_a_removed_agent_keeps_its_name_for_its_owner(ready: AnyStore) -> 
     assert await found(ready, ALICE, tags=("old",)) == []
 
 
-async def test_of_many_who_take_a_name_at_once_one_gets_it(ready: AnyStore) -> None:
+async def test_concurrent_claims_of_a_name_have_one_winner(ready: AnyStore) -> None:
     tries = [publish(ready, f"n{at}", tenant=f"t{at % 3}", handle="x/y", visibility=PUBLIC) for at in range(9)]
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
     assert [type(one) for one in outcomes].count(Listing) == 1
@@ -130,7 +130,7 @@ async def test_of_many_who_take_a_name_at_once_one_gets_it(ready: AnyStore) -> N
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_overwrites_what_they_have_not_seen(ready: AnyStore) -> None:
+async def test_stale_updates_are_refused(ready: AnyStore) -> None:
     made = await publish(ready, "a")
     new = replace(FACTS, handle="org/a", name="Second")
     changes = [ready.do(published_agents.change, "acme", "a", made.revision, TENANT, True, new) for _ in range(4)]
@@ -159,7 +159,7 @@ async def test_a_change_cannot_take_anothers_name(ready: AnyStore) -> None:
 # --- finding ----------------------------------------------------------------------------------------------------------
 
 
-async def test_who_sees_what(ready: AnyStore) -> None:
+async def test_listing_visibility(ready: AnyStore) -> None:
     for visibility in (PRIVATE, TENANT, PUBLIC):
         await publish(ready, visibility, visibility=visibility)
     seen = {"alice": ALICE, "bob": BOB, "carol": CAROL, "nobody": NOBODY, "admin": ADMIN}
@@ -182,7 +182,7 @@ async def test_who_sees_what(ready: AnyStore) -> None:
     assert await found(ready, replace(ALICE, tenant="globex"), is_owned=True) == []
 
 
-async def test_what_a_search_finds(ready: AnyStore) -> None:
+async def test_search_results(ready: AnyStore) -> None:
     await publish(ready, "a")
     await publish(ready, "b", words="something else", tags=("weather",), tee=None)
     await publish(ready, "c", words="forecasts of else", tags=(), tee="")
@@ -226,7 +226,7 @@ async def test_a_new_agent_is_due_at_once_and_belongs_to_one_node(ready: AnyStor
     assert len(await ready.do(published_agents.claim_checks, 10, MINUTE)) == 6
 
 
-async def test_what_came_of_a_look_is_kept(ready: AnyStore) -> None:
+async def test_check_results_are_stored(ready: AnyStore) -> None:
     await publish(ready, "a")
     assert await ready.read(published_agents.last_check, "acme", "a") == LastCheck()
     (due,) = await ready.do(published_agents.claim_checks, 1, MINUTE)
@@ -247,7 +247,7 @@ async def test_what_came_of_a_look_is_kept(ready: AnyStore) -> None:
     assert await ready.do(published_agents.claim_check, "globex", "a", MINUTE) is None
 
 
-async def test_a_removed_agent_is_not_looked_for_and_a_changed_one_anew(ready: AnyStore) -> None:
+async def test_removed_agents_are_not_checked_and_changed_ones_again(ready: AnyStore) -> None:
     made = await publish(ready, "a")
     (due,) = await ready.do(published_agents.claim_checks, 1, MINUTE)
     await ready.do(published_agents.remove, "acme", "a")

@@ -73,7 +73,7 @@ async def test_a_token_expires(ready: AnyStore) -> None:
     assert await ready.read(remote_tasks.find_link_by_token, "b" * 64) is None
 
 
-async def test_a_link_moves_for_whoever_read_it_last(ready: AnyStore, linked: RemoteLink) -> None:
+async def test_remote_links_move_only_for_the_last_reader(ready: AnyStore, linked: RemoteLink) -> None:
     bound = replace(linked, remote_id="r-1", mode="push", state=S.WORKING, stamp=5, seq=6, mark="m", sent=1, tries=2)
     bound = replace(bound, polls=3, asks=4, looked=5, heard_at=AT + 1, asked_at=AT + 2)
     assert await ready.do(remote_tasks.update_link, TENANT, bound)
@@ -91,7 +91,7 @@ async def test_a_conversation_has_the_name_that_the_agent_gave_it_last(ready: An
     assert await ready.read(remote_tasks.find_remote_context, TENANT, AGENT, "bob", "c-1") is None
 
 
-async def test_a_report_is_added_to_a_task_that_nobody_runs(ready: AnyStore, linked: RemoteLink) -> None:
+async def test_reports_are_added_to_unclaimed_tasks(ready: AnyStore, linked: RemoteLink) -> None:
     await parked(ready)
     before = (await stored(ready)).last_seq
     await ready.do(
@@ -104,9 +104,7 @@ async def test_a_report_is_added_to_a_task_that_nobody_runs(ready: AnyStore, lin
     assert await ready.read(tasks.read_head, TENANT, "t-2") is None
 
 
-async def test_a_report_that_ends_the_task_takes_it_from_whoever_runs_it(
-    ready: AnyStore, linked: RemoteLink, heard: Heard
-) -> None:
+async def test_final_reports_fence_the_execution(ready: AnyStore, linked: RemoteLink, heard: Heard) -> None:
     job = await claimed(ready)
     heard.clear()
     seen = await ready.read(remote_tasks.read_link_and_task, TENANT, "t-1", whole=True)
@@ -120,7 +118,7 @@ async def test_a_report_that_ends_the_task_takes_it_from_whoever_runs_it(
     assert await ready.do(remote_tasks.claim_cancels, AGENT, 9, MINUTE) == []
 
 
-async def test_a_task_that_waits_is_roused_for_whoever_comes_first(ready: AnyStore, linked: RemoteLink) -> None:
+async def test_waiting_tasks_are_resumed_once(ready: AnyStore, linked: RemoteLink) -> None:
     await parked(ready)
     head = await ready.read(tasks.read_head, TENANT, "t-1")
     assert head is not None
@@ -128,7 +126,7 @@ async def test_a_task_that_waits_is_roused_for_whoever_comes_first(ready: AnySto
     assert (await claimed(ready)).key == "t-1"
 
 
-async def test_a_task_ends_with_all_that_was_said_last(ready: AnyStore, linked: RemoteLink) -> None:
+async def test_tasks_end_with_the_last_report(ready: AnyStore, linked: RemoteLink) -> None:
     head = await ready.read(tasks.read_head, TENANT, "t-1")
     assert head is not None
     last = replace(appending("t-1", chunk("a"), status(S.FAILED)), state=S.FAILED)
@@ -139,7 +137,7 @@ async def test_a_task_ends_with_all_that_was_said_last(ready: AnyStore, linked: 
     assert await ready.do(remote_tasks.claim_cancels, AGENT, 9, MINUTE) == []  # who reports the end need not be told
 
 
-async def test_a_report_on_what_has_changed_meanwhile_is_refused(ready: AnyStore, linked: RemoteLink) -> None:
+async def test_reports_on_changed_tasks_are_refused(ready: AnyStore, linked: RemoteLink) -> None:
     await ready.do(remote_tasks.write_report, TENANT, reporting(linked, chunk("a")))
     with pytest.raises(Behind):
         await ready.do(remote_tasks.write_report, TENANT, reporting(linked, chunk("b"), after=1))
@@ -189,7 +187,7 @@ async def test_a_task_that_was_given_up_can_be_tried_again(ready: AnyStore, link
     assert not await ready.do(remote_tasks.retry_remote_task, TENANT, more, "wait:remote:1", AT)
 
 
-async def test_a_cancel_is_passed_on_until_somebody_was_told(ready: AnyStore, linked: RemoteLink, heard: Heard) -> None:
+async def test_cancels_are_forwarded_until_delivered(ready: AnyStore, linked: RemoteLink, heard: Heard) -> None:
     assert await ready.do(remote_tasks.claim_cancels, AGENT, 9, MINUTE) == []
     heard.clear()
     await ready.do(task_endings.end_task, TENANT, ending())
@@ -205,7 +203,7 @@ async def test_a_cancel_is_passed_on_until_somebody_was_told(ready: AnyStore, li
     assert await ready.read(table, "remote", "task_id, cancel_at") == [("t-1", None)]
 
 
-async def test_how_tasks_elsewhere_stand(ready: AnyStore, linked: RemoteLink) -> None:
+async def test_status_of_remote_tasks(ready: AnyStore, linked: RemoteLink) -> None:
     (standing,) = await ready.read(remote_tasks.list_remote_tasks, None, None, 10)
     assert (standing.tenant, standing.here, standing.link) == (TENANT, S.SUBMITTED, linked)
     assert await ready.read(remote_tasks.list_remote_tasks, "t-1", S.SUBMITTED, 10) == [standing]

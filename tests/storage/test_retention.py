@@ -100,7 +100,7 @@ async def test_a_snapshot_that_is_complete_is_not_written_again(ready: AnyStore)
 
 
 @pytest.mark.parametrize("state", [state for state in S if state not in {*lifecycle.TERMINAL, S.SUBMITTED}])
-async def test_a_task_that_may_go_on_keeps_its_log(ready: AnyStore, state: TaskState) -> None:
+async def test_open_tasks_keep_their_log(ready: AnyStore, state: TaskState) -> None:
     await make(ready, "t-1", state)
     assert await ready.do(compact, OLD, 10) == 0
     assert len(await ready.read(tasks.events_after, TENANT, "t-1", 0)) == 4
@@ -126,7 +126,7 @@ async def test_a_log_stays_until_every_webhook_has_it_or_is_given_up(ready: AnyS
     assert await ready.do(compact, OLD, 10) == 1
 
 
-async def test_compaction_takes_the_oldest_first_and_no_more_than_asked(ready: AnyStore) -> None:
+async def test_compaction_is_oldest_first_and_bounded(ready: AnyStore) -> None:
     for number in range(5):
         await make(ready, f"t-{number}", at=AT - number)
     assert await ready.do(compact, OLD, 2) == 2
@@ -156,7 +156,7 @@ async def test_a_log_that_cannot_be_read_stays_and_stops_no_other(ready: AnyStor
 
 
 @postgres_only
-async def test_what_somebody_is_busy_with_is_left_for_the_next_time(ready: AnyStore) -> None:
+async def test_busy_tasks_are_left_for_the_next_run(ready: AnyStore) -> None:
     await make(ready, "busy")
     await make(ready, "t-1")
 
@@ -214,7 +214,7 @@ async def _age(tx: Tx, tenant: str, task_id: str, milliseconds: int) -> None:
     )
 
 
-async def test_only_what_ended_long_ago_is_purged(ready: AnyStore) -> None:
+async def test_only_old_ended_tasks_are_purged(ready: AnyStore) -> None:
     for state in set(S) - {S.SUBMITTED}:
         await make(ready, state.name.lower(), state)
     assert await ready.do(purge, DECADES, 10) == 0
@@ -228,7 +228,7 @@ async def test_an_unknown_task_is_kept_for_longer(ready: AnyStore) -> None:
     assert await ready.do(purge, OLD, 10) == 1
 
 
-async def test_purging_takes_the_oldest_first_and_no_more_than_asked(ready: AnyStore) -> None:
+async def test_purging_is_oldest_first_and_bounded(ready: AnyStore) -> None:
     for number in range(5):
         await make(ready, f"t-{number}", at=AT - number)
     assert await ready.do(purge, OLD, 2) == 2
@@ -326,7 +326,7 @@ async def plans(tx: Tx, explain: str) -> dict[str, list[str]]:
     return found
 
 
-async def test_indexes_find_what_is_old(ready: AnyStore) -> None:
+async def test_retention_queries_use_indexes(ready: AnyStore) -> None:
     is_sqlite = isinstance(ready, SqliteStore)
     await ready.do(many_tasks)
     found = await ready.do(plans, "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN")

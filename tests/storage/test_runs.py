@@ -82,7 +82,7 @@ async def test_a_node_may_take_the_task_it_accepts(ready: AnyStore, heard: Heard
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=1, after=1))
 
 
-async def test_only_a_node_that_takes_the_task_says_that_it_works(ready: AnyStore) -> None:
+async def test_only_the_claiming_node_sets_working(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting(working=status(S.WORKING), push=webhook()))
     assert (await stored(ready)).task_state is S.SUBMITTED
     assert await bodies(ready) == []
@@ -176,7 +176,7 @@ async def test_a_message_joins_the_history_of_its_task(ready: AnyStore, heard: H
 
 
 @pytest.mark.parametrize("state", [S.INPUT_REQUIRED, S.AUTH_REQUIRED])
-async def test_a_task_that_waited_for_its_caller_goes_on_working(queued: AnyStore, state: TaskState) -> None:
+async def test_answered_tasks_return_to_working(queued: AnyStore, state: TaskState) -> None:
     job = await claimed(queued)
     await queued.do(task_lifecycle.settle_execution, TENANT, settling(job, state))
     assert await waiting(queued) == []
@@ -201,7 +201,7 @@ async def test_a_node_may_take_the_task_that_it_continues(queued: AnyStore) -> N
     await queued.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=2, after=3))
 
 
-async def test_a_message_returns_the_task_and_to_the_node_that_takes_it_its_steps(queued: AnyStore) -> None:
+async def test_messages_return_the_task_and_its_steps(queued: AnyStore) -> None:
     await queued.do(steps.put_step, TENANT, "t-1", "answer", "42", AT)
     for node, known in ((None, {}), ("n-2", {"answer": "42"}), ("n-3", {})):
         done = await queued.do(task_lifecycle.add_message, TENANT, saying(node=node, key=f"{node}"))
@@ -210,7 +210,7 @@ async def test_a_message_returns_the_task_and_to_the_node_that_takes_it_its_step
     assert (again.is_repeated, again.stored, again.steps) == (True, await stored(queued), {})
 
 
-async def test_a_message_of_another_context_is_not_said(queued: AnyStore) -> None:
+async def test_messages_of_other_contexts_are_refused(queued: AnyStore) -> None:
     for context_id in ("c-2", ""):
         with pytest.raises(ContextMismatch):
             await queued.do(
@@ -271,7 +271,7 @@ async def test_a_repeated_message_is_added_once(queued: AnyStore) -> None:
 
 
 @pytest.mark.parametrize("state", [S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED, S.UNKNOWN])
-async def test_nothing_is_said_to_a_task_that_has_ended(queued: AnyStore, state: TaskState) -> None:
+async def test_ended_tasks_accept_no_messages(queued: AnyStore, state: TaskState) -> None:
     await queued.do(task_endings.end_task, TENANT, ending(state))
     with pytest.raises(TaskHasEnded) as caught:
         await queued.do(task_lifecycle.add_message, TENANT, saying(key="alice/m-2", push=webhook()))
@@ -280,7 +280,7 @@ async def test_nothing_is_said_to_a_task_that_has_ended(queued: AnyStore, state:
     assert (await waiting(queued), await queued.read(table, "idempotency")) == ([], [])
 
 
-async def test_only_whoever_owns_a_task_may_speak_to_it_or_end_it(ready: AnyStore) -> None:
+async def test_only_the_owner_messages_or_ends_a_task(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting())
     foreign: list[tuple[str, dict[str, Any]]] = [
         (OTHER, {}),
@@ -345,14 +345,14 @@ async def test_parked_work_is_woken_and_claimed_as_if_it_were_new(ready: AnyStor
     assert await ready.read(steps.find_step, TENANT, "t-1", "answer") == "42"
 
 
-async def test_work_parked_for_a_while_goes_on_by_itself(queued: AnyStore) -> None:
+async def test_timed_suspensions_resume(queued: AnyStore) -> None:
     await parked(queued, awaited="answer", delay_ms=MINUTE)
     assert await queued.do(jobs.claim, "n-1", AGENT, 1) == []
     await queued.do(pass_time, MINUTE)
     await claimed(queued)
 
 
-async def test_work_does_not_wait_for_what_is_there_already(queued: AnyStore) -> None:
+async def test_jobs_do_not_suspend_for_present_signals(queued: AnyStore) -> None:
     job = await claimed(queued)
     assert await queued.do(task_lifecycle.deliver_signal, TENANT, news()) is True
     assert await queued.do(jobs.claim, "n-2", AGENT, 1) == [], "it is being done"
@@ -376,7 +376,7 @@ async def test_work_is_not_parked_over_news_that_are_being_committed(queued: Any
     assert isinstance(outcome, AlreadySignaled)
 
 
-async def test_work_is_either_woken_or_does_not_park_whoever_comes_first(ready: AnyStore) -> None:
+async def test_signals_and_suspension_never_miss_each_other(ready: AnyStore) -> None:
     async def race(at: int) -> bool:
         job = (await ready.do(task_lifecycle.accept_task, TENANT, accepting(f"t-{at}", node="n-1"))).job
         assert job is not None
@@ -417,7 +417,7 @@ async def parked_again(store: AnyStore) -> None:
     await store.do(task_lifecycle.settle_execution, TENANT, settling(job, S.WORKING, after=1, parks=True))
 
 
-async def test_news_for_nobody_wake_nobody(queued: AnyStore) -> None:
+async def test_unexpected_signals_resume_no_job(queued: AnyStore) -> None:
     await parked(queued)
     assert await queued.do(task_lifecycle.deliver_signal, TENANT, news(task_id="t-2")) is False
     assert await queued.do(task_lifecycle.deliver_signal, OTHER, news()) is False
@@ -426,7 +426,7 @@ async def test_news_for_nobody_wake_nobody(queued: AnyStore) -> None:
     assert (await waiting(queued), await queued.read(table, "step")) == ([], [])
 
 
-async def test_late_news_for_a_task_that_was_given_up_as_unknown_are_worked_on(queued: AnyStore) -> None:
+async def test_late_signals_for_unknown_tasks_are_processed(queued: AnyStore) -> None:
     lost = await claimed(queued)
     await queued.do(task_endings.end_task, TENANT, ending(S.UNKNOWN))
     assert await queued.do(task_lifecycle.deliver_signal, TENANT, news()) is True
@@ -436,7 +436,7 @@ async def test_late_news_for_a_task_that_was_given_up_as_unknown_are_worked_on(q
     assert (await stored(queued)).task().status.state is S.COMPLETED
 
 
-async def test_a_held_task_is_begun_once(ready: AnyStore) -> None:
+async def test_held_tasks_start_once(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting(work=JobOptions(queue=AGENT, is_held=True)))
     assert await ready.do(jobs.claim, "n-1", AGENT, 10) == []
     begin = task_lifecycle.StartRequest(

@@ -80,7 +80,7 @@ async def test_hints_of_a_command_whose_caller_gave_up_are_published(store: Sqli
     assert heard == ["put"]
 
 
-async def test_a_caller_whose_loop_is_gone_stops_nobody(store: SqliteStore) -> None:
+async def test_callers_with_a_closed_loop_block_nothing(store: SqliteStore) -> None:
     pause = Pause()
 
     def elsewhere() -> None:
@@ -113,7 +113,7 @@ async def test_an_error_that_ends_the_transaction_does_not_end_the_writer(store:
     assert await store.read(count) == 1
 
 
-async def test_a_commit_is_on_the_disk_before_anybody_hears_of_it(store: SqliteStore) -> None:
+async def test_commits_are_durable_before_notification(store: SqliteStore) -> None:
     """Killing a process cannot show it: what the system has, it still writes. Only the loss of power would."""
 
     async def pragmas(tx: Tx) -> list[object]:
@@ -128,7 +128,7 @@ async def test_a_commit_is_on_the_disk_before_anybody_hears_of_it(store: SqliteS
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-async def test_a_closed_store_says_so_at_once(in_memory: bool, tmp_path: Path) -> None:
+async def test_closed_stores_fail_at_once(in_memory: bool, tmp_path: Path) -> None:
     store = SqliteStore(None if in_memory else tmp_path / "accord.db")
     await store.do(make)
     await store.close()
@@ -168,7 +168,7 @@ async def test_closing_waits_for_reads_and_leaves_one_file(store: SqliteStore, t
     ],
     ids=["insert", "update"],
 )
-async def test_whether_a_task_belongs_in_an_index_is_decided_without_a_table(tmp_path: Path, write: str) -> None:
+async def test_partial_indexes_need_no_table_access(tmp_path: Path, write: str) -> None:
     store = SqliteStore(tmp_path / "accord.db")
     await schema.upgrade_schema(store)
     await store.close()
@@ -291,7 +291,7 @@ async def settle_in(store: SqliteStore) -> None:
         await store.do(put)
 
 
-async def test_on_a_quick_disk_what_callers_wait_for_is_committed_on_the_loop(
+async def test_fast_disks_commit_awaited_writes_on_the_loop(
     quick: None, store: SqliteStore, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await store.do(where) != HERE
@@ -355,7 +355,7 @@ async def test_a_command_that_fails_on_the_loop_leaves_nothing(quick: None, stor
     assert await store.do(where) == HERE
 
 
-async def test_what_is_committed_on_the_loop_is_checkpointed_in_the_thread(
+async def test_loop_commits_are_checkpointed_in_the_thread(
     quick: None, small_log: int, store: SqliteStore, tmp_path: Path
 ) -> None:
     for _ in range(100):

@@ -125,7 +125,7 @@ def seen_by_others(path: Path) -> int:
     return found
 
 
-async def test_what_is_done_is_on_the_disk(store: SqliteStore, told: list[str], heard: Heard) -> None:
+async def test_completed_writes_are_on_disk(store: SqliteStore, told: list[str], heard: Heard) -> None:
     await store.do(put)
     assert told[-1] == "sync"
     assert heard == ["put"]
@@ -135,7 +135,7 @@ async def test_what_is_done_is_on_the_disk(store: SqliteStore, told: list[str], 
     assert "write" in told
 
 
-async def test_what_nobody_is_told_of_shares_the_sync_of_what_follows(
+async def test_unreported_writes_share_the_next_sync(
     store: SqliteStore, told: list[str], heard: Heard, tmp_path: Path
 ) -> None:
     await store.do_early(put_early)
@@ -153,16 +153,14 @@ async def test_what_nobody_is_told_of_shares_the_sync_of_what_follows(
     assert told[-1] == "sync"
 
 
-async def test_what_comes_together_with_something_that_is_told_is_synced_with_it(
-    store: SqliteStore, told: list[str], heard: Heard
-) -> None:
+async def test_writes_beside_reported_ones_are_synced(store: SqliteStore, told: list[str], heard: Heard) -> None:
     await asyncio.gather(store.do_early(put_early), store.do(put))
     assert told[-1] == "sync"
     assert told.count("sync") == 1
     assert sorted(heard) == ["put", "put early"]
 
 
-async def test_nothing_tells_of_it_before(store: SqliteStore, told: list[str], heard: Heard) -> None:
+async def test_unsynced_writes_are_not_reported(store: SqliteStore, told: list[str], heard: Heard) -> None:
     """A command that is durable may have read it, even if it has nothing to write itself."""
     await store.do_early(put_early)
     assert await store.do(count) == 1
@@ -184,7 +182,7 @@ async def test_it_is_on_the_disk_soon_if_nothing_follows(
         await at_rest(store)
 
 
-async def test_a_disk_that_refuses_is_asked_again(
+async def test_failed_syncs_are_retried(
     store: SqliteStore, told: list[str], heard: Heard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(_file: int) -> None:
@@ -234,7 +232,9 @@ async def test_memory_has_no_disk(heard: Heard) -> None:
     await store.close()
 
 
-async def test_what_fails_leaves_nothing(store: SqliteStore, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_commands_leave_nothing(
+    store: SqliteStore, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fail(tx: Tx) -> None:
         await put_early(tx)
         raise LookupError("and nothing of it stays")

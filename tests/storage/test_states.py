@@ -43,7 +43,7 @@ async def with_tasks(ready: AnyStore) -> AnyStore:
     return ready
 
 
-async def test_a_value_is_found_by_the_tasks_of_the_conversation_and_replaced(with_tasks: AnyStore) -> None:
+async def test_conversation_values_are_shared_and_replaced(with_tasks: AnyStore) -> None:
     assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") is None
     await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", "1"))
     await with_tasks.do(conversation_state.put_value, TENANT, keeping("b", "2"))
@@ -54,7 +54,7 @@ async def test_a_value_is_found_by_the_tasks_of_the_conversation_and_replaced(wi
         assert await with_tasks.read(conversation_state.recall_value, TENANT, task_id, "c") is None
 
 
-async def test_a_value_is_revised_only_by_who_has_seen_it(with_tasks: AnyStore) -> None:
+async def test_values_are_updated_only_from_the_current_version(with_tasks: AnyStore) -> None:
     async def revise(before: str | None, value: str, task_id: str = "t-1") -> bool:
         revision = ValueRevision(keeping("a", value, task_id=task_id), before)
         return await with_tasks.do(conversation_state.revise_value, TENANT, revision)
@@ -72,9 +72,7 @@ async def test_a_value_is_revised_only_by_who_has_seen_it(with_tasks: AnyStore) 
 
 @postgres_only
 @pytest.mark.parametrize("before", [None, "0"])
-async def test_of_two_who_revise_at_the_same_time_one_has_to_look_again(
-    with_tasks: AnyStore, before: str | None
-) -> None:
+async def test_concurrent_updates_retry_once(with_tasks: AnyStore, before: str | None) -> None:
     if before is not None:
         await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", before))
     outcomes = await overlapped(
@@ -88,7 +86,7 @@ async def test_of_two_who_revise_at_the_same_time_one_has_to_look_again(
     assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") == "one"
 
 
-async def test_nobody_else_finds_it(with_tasks: AnyStore) -> None:
+async def test_values_are_private_to_the_conversation(with_tasks: AnyStore) -> None:
     await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", "mine"))
     for task_id in ("another-context", "another-agent", "another-owner", "nowhere"):
         assert await with_tasks.read(conversation_state.recall_value, TENANT, task_id, "a") is None
@@ -140,14 +138,14 @@ async def test_it_goes_with_the_last_task_of_the_conversation(with_tasks: AnySto
     assert left[-1] == {"another-context"}, "what the open task still needs is there, and nothing else"
 
 
-async def test_what_is_kept_of_a_conversation_with_tasks_is_not_forgotten(with_tasks: AnyStore) -> None:
+async def test_conversations_with_tasks_keep_their_values(with_tasks: AnyStore) -> None:
     await with_tasks.do(conversation_state.put_value, TENANT, keeping("a", "1"))
     kept = conversation_state.ConversationKey(TENANT, "c-1", AGENT, "alice")
     await with_tasks.do(conversation_state.forget_conversations, {kept})
     assert await with_tasks.read(conversation_state.recall_value, TENANT, "t-1", "a") == "1"
 
 
-async def test_a_conversation_is_what_ended_in_it_oldest_first(with_tasks: AnyStore) -> None:
+async def test_the_history_is_ended_tasks_oldest_first(with_tasks: AnyStore) -> None:
     for number in (3, 4):
         ended = new(f"t-{number}", state=TaskState.COMPLETED, at=AT + number)
         await with_tasks.do(tasks.create_task, TENANT, ended)

@@ -92,7 +92,7 @@ async def test_webhooks_count_until_they_are_removed(ready: AnyStore) -> None:
     assert await size(ready) == before
 
 
-async def test_a_compacted_task_counts_its_snapshot_and_a_purged_one_nothing(ready: AnyStore) -> None:
+async def test_compacted_tasks_count_their_snapshot(ready: AnyStore) -> None:
     await ready.do(blobs.put_blob, TENANT, "h", bytes(1000))
     await ready.do(tasks.create_task, TENANT, new(blobs=("h",)))
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("x" * 5000)))
@@ -105,7 +105,7 @@ async def test_a_compacted_task_counts_its_snapshot_and_a_purged_one_nothing(rea
     assert await ready.read(monitoring.stored_total, TENANT, "alice") == StoredTotal(tasks=0, bytes=0)
 
 
-async def test_tasks_of_an_earlier_release_count_with_their_snapshot_and_files(ready: AnyStore) -> None:
+async def test_tasks_of_earlier_releases_count_snapshot_and_files(ready: AnyStore) -> None:
     async def forget(tx: Tx) -> None:
         await tx.run("UPDATE task SET bytes = NULL")
 

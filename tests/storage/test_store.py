@@ -86,7 +86,7 @@ async def test_order_is_by_bytes_on_every_engine(store: AnyStore) -> None:
     assert await store.read(names) == sorted(["b", "B", "ä", "a", "_", "Z"], key=str.encode)
 
 
-async def test_a_command_that_fails_leaves_nothing_and_disturbs_nobody(store: AnyStore, heard: Heard) -> None:
+async def test_failed_commands_roll_back_alone(store: AnyStore, heard: Heard) -> None:
     await store.do(make)
     outcomes = await asyncio.gather(
         *(store.do(put, f"n{at:03}", at, fail=at % 3 == 0) for at in range(60)), return_exceptions=True
@@ -97,7 +97,7 @@ async def test_a_command_that_fails_leaves_nothing_and_disturbs_nobody(store: An
     assert {topic.removeprefix("thing:") for topic in heard} == set(kept)
 
 
-async def test_a_constraint_is_kept_and_the_store_goes_on(store: AnyStore) -> None:
+async def test_violated_constraints_fail_only_their_command(store: AnyStore) -> None:
     await store.do(make)
     await store.do(put, "a", 1)
     with pytest.raises(Exception, match=r"(?i)unique"):
@@ -125,7 +125,7 @@ async def test_hints_are_published_after_the_commit(store: AnyStore, heard: Hear
     assert "thing:a" in heard
 
 
-async def test_whoever_gives_up_waiting_does_not_stop_the_others(store: AnyStore) -> None:
+async def test_canceled_callers_do_not_stop_others(store: AnyStore) -> None:
     await store.do(make)
     impatient = asyncio.create_task(store.do(put, "a", 1))
     await asyncio.sleep(0)
@@ -134,7 +134,7 @@ async def test_whoever_gives_up_waiting_does_not_stop_the_others(store: AnyStore
     assert "b" in await store.read(names)
 
 
-async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
+async def test_closing_finishes_accepted_commands(tmp_path: Path) -> None:
     first = SqliteStore(tmp_path / "accord.db")
     await first.do(make)
     writing = [asyncio.create_task(first.do(put, f"n{at}", at)) for at in range(500)]

@@ -93,7 +93,7 @@ async def test_there_is_one_task_of_an_id_in_a_tenant(with_task: AnyStore) -> No
     assert found.owner == "alice"
 
 
-async def test_an_unknown_task_is_none(ready: AnyStore) -> None:
+async def test_unknown_tasks_are_none(ready: AnyStore) -> None:
     assert await ready.read(tasks.read_task, TENANT, "t-1") is None
     assert await ready.do(tasks.lock_task, TENANT, "t-1") is None
     assert await ready.do(tasks.lock_head, TENANT, "t-1") is None
@@ -135,7 +135,7 @@ async def append_at_last(store: AnyStore, text: str, attempts: int) -> int:
     raise AssertionError("behind forever")
 
 
-async def test_events_are_numbered_without_gaps_whoever_appends(ready: AnyStore, heard: Heard) -> None:
+async def test_events_are_numbered_without_gaps(ready: AnyStore, heard: Heard) -> None:
     await ready.do(tasks.create_task, TENANT, new())
     async with asyncio.timeout(BOUND_SECONDS):
         last = await asyncio.gather(*(append_at_last(ready, str(writer), attempts=12) for writer in range(12)))
@@ -203,7 +203,7 @@ async def test_appending_nothing_only_asks_the_fence(with_task: AnyStore) -> Non
     assert await with_task.read(tasks.events_after, TENANT, "t-1", 0) == []
 
 
-async def test_a_snapshot_holds_what_was_before_it_and_events_the_rest(with_task: AnyStore) -> None:
+async def test_snapshots_and_later_events_give_the_task(with_task: AnyStore) -> None:
     working = new(state=S.WORKING).task
     await with_task.do(
         tasks.append, TENANT, appending("t-1", heard_message("lost"), status(S.WORKING), snapshot=working)
@@ -228,7 +228,7 @@ async def test_only_a_change_of_state_moves_the_time_of_the_status(with_task: An
     assert (found.task_state, found.updated_at) == (S.WORKING, AT + 2)
 
 
-async def test_following_goes_on_after_a_cursor(ready: AnyStore) -> None:
+async def test_reading_continues_after_a_cursor(ready: AnyStore) -> None:
     await ready.do(tasks.create_task, TENANT, new())
     await ready.do(tasks.append, TENANT, appending("t-1", *(chunk(str(at)) for at in range(10))))
     assert [row[0] for row in await ready.read(tasks.events_after, TENANT, "t-1", 7)] == [8, 9, 10]
@@ -298,7 +298,7 @@ async def test_tasks_are_listed_with_the_latest_status_first(ready: AnyStore) ->
     assert found[0].task().status.state is S.WORKING
 
 
-async def test_tasks_are_filtered_by_what_they_are(ready: AnyStore) -> None:
+async def test_tasks_are_filtered_by_attributes(ready: AnyStore) -> None:
     given: list[tuple[str, TaskCreation]] = [
         (TENANT, new("t-1", at=AT + 1, owner="bob")),
         (TENANT, new("t-2", at=AT + 2, agent="planner")),
@@ -357,13 +357,13 @@ async def test_a_task_that_changes_meanwhile_moves_to_a_page_that_was_seen(ready
     assert [task.id for task in first + rest] == ["t-3", "t-2", "t-1", "t-0"]
 
 
-async def test_what_a_task_is_kept_in_belongs_to_its_tenant(with_task: AnyStore) -> None:
+async def test_task_rows_belong_to_their_tenant(with_task: AnyStore) -> None:
     await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a")))
     for name in ("task", "snapshot", "event"):
         assert await with_task.read(table, name, "tenant, 0") == [(TENANT, 0)]
 
 
-async def test_a_conversation_is_what_ended_in_the_context_of_the_same_owner_with_the_same_agent(
+async def test_conversations_belong_to_owner_and_agent(
     ready: AnyStore,
 ) -> None:
     others = {"t-1": {}, "t-2": {}, "t-3": {"owner": "bob"}, "t-4": {"agent": "other"}, "t-5": {"context_id": "c-2"}}
@@ -435,7 +435,7 @@ async def test_a_log_that_is_cut_between_two_looks_is_noticed(ready: AnyStore) -
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_what_few_tasks_have_in_common_has_an_index(ready: AnyStore, query: TaskListQuery, index: str) -> None:
+async def test_selective_filters_have_an_index(ready: AnyStore, query: TaskListQuery, index: str) -> None:
     async def explained(tx: Tx) -> str:
         plans: list[str] = []
 
@@ -477,7 +477,7 @@ async def _again(tx: Tx) -> None:
 
 
 @pytest.mark.proves("0-38")
-async def test_a_row_has_what_a_task_is_told_apart_by_and_its_snapshot_the_rest(ready: AnyStore) -> None:
+async def test_rows_have_filter_columns_and_a_snapshot(ready: AnyStore) -> None:
     working = TaskStatus(state=TaskState.WORKING, message=message("half way"), timestamp=timestamp_ms(AT + 1))
     made = replace(new().task, status=working, artifacts=(Artifact(artifact_id="a", parts=(Part(data={"n": 1}),)),))
     await ready.do(tasks.create_task, TENANT, replace(new(), task=made, at=AT + 1))

@@ -20,7 +20,7 @@ async def test_nodes_that_claim_at_the_same_moment_count_each_other(ready: AnySt
     assert ([job.key for job in first], second) == (["t-1"], [])
 
 
-async def test_work_that_waits_for_what_it_called_does_not_count(ready: AnyStore) -> None:
+async def test_jobs_waiting_for_children_do_not_count(ready: AnyStore) -> None:
     for task in ("parent", "other"):
         await ready.do(task_lifecycle.accept_task, TENANT, accepting(task))
     assert await claim(ready, "n-1") == ["parent"]

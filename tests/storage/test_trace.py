@@ -41,7 +41,7 @@ async def test_a_message_with_another_trace_moves_the_task_there(ready: AnyStore
 
 
 @pytest.mark.proves("0-06")
-async def test_what_was_made_before_there_were_traces_has_none_and_goes_on(store: AnyStore) -> None:
+async def test_tasks_without_a_trace_continue(store: AnyStore) -> None:
     """As the version before writes it, which also goes on writing so while nodes are replaced one by one."""
 
     async def before(tx: Tx, task_id: str) -> None:

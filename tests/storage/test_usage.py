@@ -60,7 +60,7 @@ async def test_budget_left_is_the_least_of_the_task_and_its_parents(ready: AnySt
     assert await ready.read(steps.remaining_budget, TENANT, "t-none") == Budget()
 
 
-async def test_who_lost_the_task_counts_nothing(ready: AnyStore) -> None:
+async def test_fenced_executions_count_no_usage(ready: AnyStore) -> None:
     await family(ready, Budget())
     for lost in (spending(epoch=2), spending("t-none")):
         with pytest.raises(Fenced):
@@ -68,7 +68,7 @@ async def test_who_lost_the_task_counts_nothing(ready: AnyStore) -> None:
     assert await account(ready) == BudgetAccount()
 
 
-async def test_it_counts_for_all_above_and_for_nobody_else(ready: AnyStore) -> None:
+async def test_usage_counts_for_all_ancestors_only(ready: AnyStore) -> None:
     await family(ready, Budget(), Budget(), Budget())
     await ready.do(task_endings.charge_usage, TENANT, spending("t-2"))
     found = [(await account(ready, f"t-{number}")).used.tokens for number in (1, 2, 3)]
@@ -86,7 +86,7 @@ async def test_the_topmost_that_has_used_too_much_ends_with_all_below(ready: Any
         await ready.do(task_endings.charge_usage, TENANT, spending("t-3", step="usage:2"))
 
 
-async def test_what_has_ended_is_counted_but_not_ended_again(ready: AnyStore) -> None:
+async def test_ended_tasks_count_usage_without_ending_again(ready: AnyStore) -> None:
     await ready.do(task_lifecycle.accept_task, TENANT, accepting())
     job = await claimed(ready)
     over = spending(epoch=job.epoch, budget=Budget(max_tokens=1))
@@ -145,7 +145,7 @@ def telling(tokens: int, task_id: str = "t-1") -> RemoteUsage:
     return RemoteUsage(task_id=task_id, name="r-1", total=TotalUsage(input_tokens=tokens), at=AT + 9)
 
 
-async def test_what_is_used_elsewhere_counts_as_a_sum_for_all_above(ready: AnyStore) -> None:
+async def test_remote_usage_counts_as_a_sum_for_ancestors(ready: AnyStore) -> None:
     await family(ready, Budget(), Budget())
     for tokens, counted in ((3, 3), (3, 0), (5, 2), (4, 0)):
         heard = await ready.do(task_endings.charge_remote_usage, TENANT, telling(tokens, "t-2"))
@@ -154,7 +154,7 @@ async def test_what_is_used_elsewhere_counts_as_a_sum_for_all_above(ready: AnySt
     assert [(await account(ready, one)).used.tokens for one in ("t-1", "t-2")] == [5, 5]
 
 
-async def test_too_much_elsewhere_ends_the_topmost_as_well(ready: AnyStore) -> None:
+async def test_excess_remote_usage_ends_the_root_task(ready: AnyStore) -> None:
     await family(ready, Budget(max_tokens=4), Budget())
     await ready.do(task_endings.charge_usage, TENANT, spending("t-1", budget=Budget(max_tokens=4)))
     heard = await ready.do(task_endings.charge_remote_usage, TENANT, telling(1, "t-2"))

@@ -41,7 +41,7 @@ async def test_a_number_beyond_64_bits_is_refused(ready: AnyStore, number: int) 
     await ready.do(steps.put_step, TENANT, "t-1", "key", "{}", 2**63 - 1)
 
 
-async def test_what_an_agent_says_may_contain_anything(ready: AnyStore) -> None:
+async def test_agent_text_may_contain_anything(ready: AnyStore) -> None:
     text = "\0 and \U0001f600, kept as JSON"
     await ready.do(tasks.create_task, TENANT, new())
     await ready.do(tasks.append, TENANT, appending("t-1", chunk(text)))

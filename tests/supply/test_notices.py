@@ -16,7 +16,7 @@ def test_every_package_of_the_lock_is_named_with_its_licence() -> None:
     assert missing == [], "`make web` writes the notices"
 
 
-def test_the_notices_are_what_the_packages_say() -> None:
+def test_notices_match_the_packages() -> None:
     assert (WEB / "node_modules" / "react").is_dir(), "`make test` installs what the pages are made from"
     assert NOTICES.read_text(encoding="utf-8") == notices(bundled()), "`make web` writes the notices"
 

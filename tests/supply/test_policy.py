@@ -7,7 +7,7 @@ from requirements.locked import ROOT
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
-def test_what_it_points_to_is_there() -> None:
+def test_referenced_files_exist() -> None:
     named = re.findall(r"`((?:tests|docs|deploy)[/\w-]*)`", TEXT) + re.findall(r"\]\(([\w./-]+)\)", TEXT)
     assert {"tests/abuse", "tests/supply", "docs/how-to/security.md", "THIRD-PARTY.txt"} <= {*named}
     assert [place for place in named if not (ROOT / place).exists()] == []

@@ -44,7 +44,7 @@ def test_it_is_valid(text: str) -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.replace('"library"', '"thing"')) is not None
 
 
-def test_it_lists_what_is_locked_and_nothing_else(bom: Bom) -> None:
+def test_the_sbom_lists_locked_packages(bom: Bom) -> None:
     listed = {component["purl"].replace("%40", "@") for component in bom["components"]}
     python = {f"pkg:pypi/{pin.name.lower()}@{pin.version}" for pin in pins(RUNTIME)}
     pages = {f"pkg:npm/{script.name}@{script.version}" for script in bundled()}
@@ -55,7 +55,7 @@ def test_it_lists_what_is_locked_and_nothing_else(bom: Bom) -> None:
     )
 
 
-def test_it_says_what_needs_what(bom: Bom) -> None:
+def test_the_sbom_lists_dependencies(bom: Bom) -> None:
     needs = {one["ref"]: set(one.get("dependsOn", ())) for one in bom["dependencies"]}
     of_ours = {ref.partition("@")[0] for ref in needs["accord"]}
     assert {"pkg:pypi/aiohttp", "pkg:pypi/msgspec", "pkg:npm/react"} <= of_ours
@@ -84,7 +84,7 @@ def test_licences_and_digests_are_there(bom: Bom) -> None:
     assert listed == locked
 
 
-def test_it_says_how_it_is_used_and_makes_no_folder_of_an_option(tmp_path: Path) -> None:
+def test_the_sbom_command_has_help(tmp_path: Path) -> None:
     for option, status in (("--help", 0), ("--dance", 2)):
         done = subprocess.run(
             [sys.executable, "-m", "requirements.sbom", option],

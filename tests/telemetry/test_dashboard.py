@@ -68,7 +68,7 @@ class Nothing:
         return ()
 
 
-async def test_what_comes_with_our_metrics_is_on_the_page() -> None:
+async def test_shipped_alerts_and_dashboards_are_documented() -> None:
     page, _ = await Exposition(metrics.Metrics(), Nothing(), version="1")("")  # type: ignore[arg-type]
     names = {line.split(" ")[0].partition("{")[0] for line in page.decode().splitlines() if not line.startswith("#")}
     assert OTHERS.keys() <= names
@@ -117,7 +117,7 @@ def test_panels_do_not_lie_on_each_other() -> None:
         taken |= cells
 
 
-def test_alarms_say_what_to_do_and_name_events_that_there_are() -> None:
+def test_alerts_have_a_fix_and_existing_events() -> None:
     rules = RULES["groups"][0]["rules"]
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 6
     for rule in rules:

@@ -26,7 +26,7 @@ def test_every_metric_is_documented_as_it_is() -> None:
     assert documented == [(found.name, found.kind.value, found.labels, found.help) for found in known]
 
 
-def test_what_the_page_says_beside_the_tables_is_so() -> None:
+def test_the_page_s_text_is_true() -> None:
     for path in (operator_endpoints.HEALTH_PATH, operator_endpoints.READY_PATH, METRICS_PATH):
         assert f"| `{path}` |" in PAGE
     assert {f"{seconds:.0f} seconds" for seconds in (exposition.STORE_TIMEOUT_SECONDS,)} <= set(
@@ -54,7 +54,7 @@ def test_the_keys_of_a_record_are_described() -> None:
     assert named == {*OWN_FIELDS, *about}
 
 
-def test_every_span_is_described_with_what_it_says() -> None:
+def test_every_span_and_attribute_is_documented() -> None:
     rows = re.findall(r"^\| (`[^|]+) \| (server|client|internal) \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
     described = [(kind, set(re.findall(r"`([\w.]+)`", said))) for _, kind, said in rows]
     begun = [

@@ -46,7 +46,7 @@ def test_events_look_like_events() -> None:
     assert not EVENT.fullmatch(FOREIGN_EVENT)
 
 
-def test_nothing_else_is_said_under_the_name_of_the_event() -> None:
+def test_event_names_have_one_meaning() -> None:
     """What is said besides must not hide what every record says."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -93,7 +93,7 @@ async def hosted(hosting: Hosting, metrics: Metrics, **more: Any) -> tuple[Host,
 # --- what it says ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_page_tells_what_happened_and_what_waits(hosting: Hosting) -> None:
+async def test_metrics_show_counters_and_gauges(hosting: Hosting) -> None:
     metrics = Metrics(["parrot"])
     host, agent = await hosted(hosting, metrics)
     await agent.send(saying("x"), ALICE)
@@ -128,7 +128,7 @@ async def test_buckets_are_cumulative(hosting: Hosting, metrics: Metrics) -> Non
     assert value(found, "accord_run_seconds_sum", agent="parrot") == pytest.approx(1000.6001)
 
 
-async def test_everything_in_the_table_is_on_the_page_and_nothing_else_of_ours(hosting: Hosting) -> None:
+async def test_documented_metrics_match_the_exposition(hosting: Hosting) -> None:
     metrics = Metrics()
     host, _ = await hosted(hosting, metrics)
     text = (await look(page(metrics, host.node.store))).body.decode()
@@ -136,7 +136,7 @@ async def test_everything_in_the_table_is_on_the_page_and_nothing_else_of_ours(h
     assert shown == {found.name: found.kind.value for found in TABLE} | {"accord_info": "gauge"}
 
 
-async def test_no_id_no_name_of_a_caller_and_nothing_it_said_is_on_the_page(hosting: Hosting) -> None:
+async def test_metrics_contain_no_ids_callers_or_content(hosting: Hosting) -> None:
     metrics = Metrics()
     host, agent = await hosted(hosting, metrics)
     caller = Caller(tenant="tenant-7", owner="owner-7", origin="origin-7", peer="192.0.2.7", scheme="scheme-7")
@@ -203,7 +203,7 @@ async def test_the_page_is_for_reading_only_and_not_to_be_kept(metrics: Metrics)
     assert head.headers["connection"] == "close", "of several processes, the next look should reach another"
 
 
-async def test_of_several_processes_each_tells_its_own_apart_but_not_the_store(hosting: Hosting) -> None:
+async def test_processes_report_their_own_metrics(hosting: Hosting) -> None:
     metrics = Metrics(["parrot"])
     host, agent = await hosted(hosting, metrics)
     await agent.send(saying("x"), ALICE)
@@ -216,7 +216,7 @@ async def test_of_several_processes_each_tells_its_own_apart_but_not_the_store(h
     assert value(again, "python_gc_collections_total", generation="0") is not None, "nothing of it is left behind"
 
 
-def test_nobody_waits_for_the_library_until_the_first_look() -> None:
+def test_the_metrics_library_is_loaded_on_first_use() -> None:
     imported = "import sys, accord.telemetry.exposition, accord.http.operator_endpoints"
     code = f"{imported}; print('prometheus_client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
@@ -239,7 +239,7 @@ def test_nobody_waits_for_the_library_until_the_first_look() -> None:
         (set(), {}, 403),
     ],
 )
-async def test_where_callers_have_roles_it_takes_one_that_sees_everything(
+async def test_metrics_need_a_role_with_full_visibility(
     roles: set[str] | None, of: dict[str, Any], status: int, metrics: Metrics
 ) -> None:
     async def admit(presented: Presented) -> Caller:
@@ -249,7 +249,7 @@ async def test_where_callers_have_roles_it_takes_one_that_sees_everything(
     assert (await look(page(metrics, Broken(OSError()), admit=admit))).status == status
 
 
-async def test_whoever_is_not_let_in_is_told_how_to_be(metrics: Metrics) -> None:
+async def test_refused_readers_get_a_challenge(metrics: Metrics) -> None:
     async def admit(presented: Presented) -> Caller:
         error = AuthenticationFailed()
         error.challenges = ('Basic realm="accord"',)
@@ -285,17 +285,13 @@ async def test_without_the_store_the_rest_is_shown(
     assert value(families(await look(page(metrics, host.node.store))), "accord_store_up") == 1
 
 
-async def test_what_the_store_cannot_say_is_logged_and_not_shown(
-    metrics: Metrics, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_store_metrics_are_logged_and_omitted(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
     found = families(await look(page(metrics, Broken(ZeroDivisionError("secret")))))
     assert value(found, "accord_store_up") == 0
     assert "secret" in caplog.text
 
 
-async def test_a_store_that_says_nothing_is_not_waited_for_for_ever(
-    metrics: Metrics, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_store_metrics_time_out(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent:
         async def read(self, *_: Any) -> None:
             await asyncio.Event().wait()
@@ -321,9 +317,7 @@ class Counting(Meddler):
 
 
 @pytest.mark.parametrize(("took", "fresh"), [(0.0, FRESH_SECONDS), (3.0, 3.0 * REST_FACTOR)])
-async def test_the_store_is_asked_again_after_a_while_that_is_longer_where_asking_takes_long(
-    hosting: Hosting, took: float, fresh: float
-) -> None:
+async def test_store_metrics_are_cached_longer_if_slow(hosting: Hosting, took: float, fresh: float) -> None:
     clock = Clock()
     host = await hosting(parrot)
     store = Counting(host.node.store, clock, took)
@@ -338,7 +332,7 @@ async def test_the_store_is_asked_again_after_a_while_that_is_longer_where_askin
     assert store.done == ["monitoring.count_waiting"] * 2
 
 
-async def test_a_store_that_was_away_is_asked_again_soon(metrics: Metrics) -> None:
+async def test_store_metrics_are_retried_soon_after_an_outage(metrics: Metrics) -> None:
     clock, store = Clock(), Broken(OSError())
     looking: StoreFigures = StoreFigures(store, clock=clock)  # type: ignore[arg-type]  # it needs only `read`
     for _ in range(3):

@@ -23,7 +23,7 @@ def line(message: str, *values: object, **about: object) -> str:
     return LineFormatter().format(record)
 
 
-def test_a_line_says_when_how_bad_of_whom_and_about_what() -> None:
+def test_lines_have_time_level_logger_and_message() -> None:
     written = line("http.%s", "refused", task_id="0198-ab", status=404, body=b"no\nsuch hook", reason="it's late")
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING accord\.http: http\.refused"
@@ -32,14 +32,14 @@ def test_a_line_says_when_how_bad_of_whom_and_about_what() -> None:
     )
 
 
-def test_what_others_say_is_one_line_that_nobody_obeys() -> None:
+def test_foreign_text_is_one_safe_line() -> None:
     written = line("said %s", "a\nb\x1b[2Jc \u202egnp", reason="x\r\n2026 ERROR forged\x1b]0;t\x07 \x9b1m \u2066")
     assert "\n" not in written
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", written)
     assert r"a\nb\x1b[2Jc" in written
 
 
-def test_a_traceback_is_kept_in_lines_and_obeyed_by_nobody() -> None:
+def test_tracebacks_are_safe_lines() -> None:
     try:
         raise RuntimeError("red \x1b[31m")
     except RuntimeError:
@@ -50,7 +50,7 @@ def test_a_traceback_is_kept_in_lines_and_obeyed_by_nobody() -> None:
     assert rest[-1] == r"RuntimeError: red \x1b[31m"
 
 
-def test_a_program_that_has_said_what_becomes_of_records_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_logging_configuration_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     root = logging.getLogger()
     own = logging.NullHandler()
     monkeypatch.setattr(root, "handlers", [own])
@@ -77,7 +77,7 @@ def object_of(message: str, *values: object, logger: str = "accord.http", **abou
     return found
 
 
-def test_an_object_has_a_name_that_stays_and_all_that_is_said() -> None:
+def test_json_records_have_a_stable_event_and_all_fields() -> None:
     found = object_of("remote.not_there", reason="no\nanswer\x7f\x1b[2J", tries=2, body=b"\xff", at=Path("/x"))
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found.pop("ts"))
     assert found == {
@@ -92,7 +92,7 @@ def test_an_object_has_a_name_that_stays_and_all_that_is_said() -> None:
     }
 
 
-def test_what_somebody_else_writes_is_told_apart() -> None:
+def test_records_of_other_libraries_are_distinguished() -> None:
     assert object_of("store.unavailable", logger="somebody")["event"] == "log"
     assert object_of("store.unavailable", logger="accordion")["event"] == "log"
     assert object_of("store.unavailable")["event"] == "store.unavailable"
@@ -113,7 +113,7 @@ def test_a_traceback_is_part_of_the_object() -> None:
     assert found["exception"].endswith("RuntimeError: red \x1b[31m")
 
 
-async def test_records_of_an_agent_say_whose_they_are(hosting: Hosting) -> None:
+async def test_agent_records_name_the_task(hosting: Hosting) -> None:
     written: list[dict[str, Any]] = []
 
     class Kept(logging.Handler):
@@ -145,7 +145,7 @@ async def test_records_of_an_agent_say_whose_they_are(hosting: Hosting) -> None:
 
 
 @pytest.mark.parametrize("told", ["flag", "setting"])
-def test_a_server_writes_objects_where_it_is_told_to(tmp_path: Path, told: str) -> None:
+def test_json_logs_go_to_the_configured_stream(tmp_path: Path, told: str) -> None:
     (tmp_path / "mine.py").write_text("async def broken(text: str) -> str:\n    raise RuntimeError(text)\n")
     flags = ("--log-format", "json") if told == "flag" else ()
     env: dict[str, Any] = {"ACCORD_TELEMETRY__LOG_FORMAT": "json"} if told == "setting" else {}

@@ -77,7 +77,7 @@ async def test_the_outcome_of_a_refusal_is_its_reason(error: type[AccordError], 
     assert metrics.streams_open == metrics.stream_events == metrics.stream_failures == {}
 
 
-async def test_what_nobody_foresaw_is_an_internal_error(metrics: Metrics) -> None:
+async def test_unexpected_errors_count_as_internal(metrics: Metrics) -> None:
     with pytest.raises(ZeroDivisionError):
         await ask(measured(Scripted(ZeroDivisionError("secret")), metrics), Operation.GET)
     assert metrics.requests == {("parrot", "GetTask", "none", "v1", "INTERNAL_ERROR"): 1}
@@ -103,7 +103,7 @@ async def test_a_caller_that_leaves_abandons_its_request(metrics: Metrics) -> No
     ("origin", "dialect"),
     [*((name.value, name.value) for name in DialectName), (None, "none"), ("whatever a caller says", "none")],
 )
-async def test_only_known_dialects_become_labels(origin: str | None, dialect: str, metrics: Metrics) -> None:
+async def test_only_known_dialects_are_labels(origin: str | None, dialect: str, metrics: Metrics) -> None:
     await ask(measured(Scripted(), metrics), Operation.GET, Caller(origin=origin))
     assert metrics.requests == {("parrot", "GetTask", "none", dialect, "ok"): 1}
 
@@ -142,7 +142,7 @@ async def test_a_stream_is_open_until_it_ends(hosting: Hosting, metrics: Metrics
     assert metrics.stream_events == {("parrot",): 1 + len(rest)}
 
 
-async def test_a_stream_that_is_left_closes_what_it_follows(metrics: Metrics) -> None:
+async def test_leaving_a_stream_closes_the_inner_stream(metrics: Metrics) -> None:
     scripted = Scripted()
     events: Any = measured(scripted, metrics).subscribe(SubscribeRequest(id="t-1"), ALICE)
     async with aclosing(events):
@@ -167,7 +167,7 @@ async def test_a_stream_that_breaks_after_it_began_is_counted_apart(
     assert metrics.streams_open == {("parrot",): 0}
 
 
-async def test_where_a_stream_goes_on_is_passed_on(metrics: Metrics) -> None:
+async def test_the_stream_cursor_is_passed_on(metrics: Metrics) -> None:
     scripted = Scripted()
     events = await all_of(measured(scripted, metrics).subscribe(SubscribeRequest(id="t-1"), ALICE, 1))
     assert scripted.only.after == 1

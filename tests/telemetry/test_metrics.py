@@ -53,7 +53,7 @@ async def test_the_life_of_a_task_is_counted(hosting: Hosting, metrics: Metrics)
     assert sum(metrics.run_seconds["asks",].counts) == 2
 
 
-async def test_what_is_used_is_counted_for_the_agent_that_used_it(hosting: Hosting, metrics: Metrics) -> None:
+async def test_usage_is_counted_per_agent(hosting: Hosting, metrics: Metrics) -> None:
     @agent
     async def uses(ctx: Context) -> None:
         await ctx.usage(input_tokens=7, output_tokens=5, cost=0.25, key="once")
@@ -95,7 +95,7 @@ async def test_a_task_whose_time_is_up_is_counted(hosting: Hosting, metrics: Met
     assert metrics.tasks_ended == {("late", "failed"): 1}
 
 
-async def test_tasks_that_end_with_the_one_that_called_them_are_counted(hosting: Hosting, metrics: Metrics) -> None:
+async def test_children_ended_with_their_parent_are_counted(hosting: Hosting, metrics: Metrics) -> None:
     @agent
     async def leaves(ctx: Context) -> None:
         async with asyncio.TaskGroup() as group:
@@ -206,7 +206,7 @@ async def test_deliveries_are_counted(hosting: Hosting, metrics: Metrics, id: st
     assert {found for found, number in metrics.push_deliveries.items() if number} == {(outcome,)}
 
 
-async def test_whoever_is_not_let_in_is_counted(metrics: Metrics) -> None:
+async def test_failed_authentication_is_counted(metrics: Metrics) -> None:
     async def admit(presented: Presented) -> Caller:
         if presented.header("x-secret") != "right":
             raise AuthenticationFailed
@@ -220,7 +220,7 @@ async def test_whoever_is_not_let_in_is_counted(metrics: Metrics) -> None:
     assert metrics.unauthenticated == {(): 1}
 
 
-def test_what_nobody_counts_is_passed_over(metrics: Metrics) -> None:
+def test_uncounted_events_are_ignored(metrics: Metrics) -> None:
     class Unknown(Detail, frozen=True, kw_only=True):
         pass
 

@@ -59,7 +59,7 @@ def test_the_provider_of_an_application_is_kept(spans: Spans) -> None:
     assert [span.name for span in spans.all] == ["step"], "it went where the application's own go"
 
 
-async def test_what_is_under_way_is_the_parent_of_a_request(spans: Spans) -> None:
+async def test_active_spans_are_parents_of_requests(spans: Spans) -> None:
     served = pipeline(Scripted(), "x", metrics=Metrics(), tracing=spans.tracing)
     with otel.get_tracer("framework").start_as_current_span("GET /") as outer:
         await served.get(GetRequest(id="1"), replace(ALICE, trace=CALLER))
@@ -109,7 +109,7 @@ def test_the_variables_of_opentelemetry_are_heeded(
     assert done.stdout.strip() == f"{service} {exporters}"
 
 
-def test_an_exporter_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
+def test_missing_exporters_are_reported_at_start(tmp_path: Path) -> None:
     done = accord(tmp_path, "serve", OTEL_TRACES_EXPORTER="zipkin", ACCORD_TELEMETRY__TRACES="true")
     assert done.returncode != 0
     assert "OTEL_TRACES_EXPORTER: there is no exporter called zipkin" in " ".join(done.stderr.split())

@@ -34,7 +34,7 @@ async def test_a_report_is_a_part_of_the_trace_that_it_brings(joining: Joining, 
     assert report.context.trace_state.to_header() == "vendor=1"
 
 
-async def test_one_that_brings_none_has_a_trace_of_its_own(joining: Joining, spans: Spans) -> None:
+async def test_reports_without_a_trace_start_one(joining: Joining, spans: Spans) -> None:
     here = await joining()
     await acknowledged(here)
     await posted(here, done(), bearer=here.peer.token, traceparent="nonsense")
@@ -43,7 +43,7 @@ async def test_one_that_brings_none_has_a_trace_of_its_own(joining: Joining, spa
     assert id_of(report)
 
 
-async def test_a_report_that_is_none_is_its_sender_s_mistake(joining: Joining, spans: Spans) -> None:
+async def test_invalid_reports_are_sender_errors(joining: Joining, spans: Spans) -> None:
     here = await joining()
     await acknowledged(here)
     assert (await posted(here, b"nonsense", bearer=here.peer.token, traceparent=CALLER)).status == 400
@@ -70,7 +70,7 @@ class Unable:
 @pytest.mark.parametrize(
     ("error", "kind"), [(AgentUnavailable(), "AGENT_UNAVAILABLE"), (RuntimeError("secret"), "RuntimeError")]
 )
-async def test_what_we_cannot_take_in_is_our_failure(
+async def test_unaccepted_reports_are_server_errors(
     joining: Joining, spans: Spans, error: Exception, kind: str
 ) -> None:
     here = await joining()

@@ -98,7 +98,7 @@ def send(server: Server, text: str, *, path: str, hook: str | None = None, at_on
     return task
 
 
-def test_caller_server_worker_child_remote_command_and_webhook_are_one_trace(tmp_path: Path, catcher: Catcher) -> None:
+def test_all_processes_of_a_task_are_one_trace(tmp_path: Path, catcher: Catcher) -> None:
     (tmp_path / "here.py").write_text(AGENTS)
     (tmp_path / "there.py").write_text(FAR)
     (tmp_path / "accord.toml").write_text(SETTINGS)
@@ -142,7 +142,7 @@ def test_caller_server_worker_child_remote_command_and_webhook_are_one_trace(tmp
         }
 
 
-def test_a_killed_server_goes_on_with_the_trace(tmp_path: Path, catcher: Catcher) -> None:
+def test_killed_servers_resume_the_trace(tmp_path: Path, catcher: Catcher) -> None:
     (tmp_path / "here.py").write_text(AGENTS)
     settings: dict[str, Any] = env(catcher, "first")
     first = Server(tmp_path, "here.py:slow", **settings)
@@ -169,7 +169,7 @@ workflows:
 """
 
 
-def test_commands_of_workflows_and_flows_elsewhere_are_told_the_trace(tmp_path: Path, catcher: Catcher) -> None:
+def test_commands_and_remote_flows_get_the_trace(tmp_path: Path, catcher: Catcher) -> None:
     (tmp_path / "flow.yaml").write_text(FLOW)
     (tmp_path / "accord.toml").write_text(f'[agents.hook]\ntype = "http"\nurl = "{catcher.url}/flow"\n')
     with running(tmp_path, "flow.yaml", **env(catcher, "here")) as server:

@@ -66,7 +66,7 @@ async def test_a_request_its_run_steps_and_children_are_one_trace(hosting: Hosti
     assert "secret" not in "".join(span.to_json() for span in spans.all), "what was said is nobody's business"
 
 
-async def test_spans_say_what_the_conventions_name(hosting: Hosting, spans: Spans) -> None:
+async def test_spans_follow_the_conventions(hosting: Hosting, spans: Spans) -> None:
     host = await hosting(family, parrot, hooks=Hooks((spans.tracing.hear,)))
     task = await watched(host, spans).send(saying("x"), WITH_TRACE)
     assert isinstance(task, Task)
@@ -98,7 +98,7 @@ async def test_spans_say_what_the_conventions_name(hosting: Hosting, spans: Span
     assert dict(spans.one("step").attributes or {}) == {"a2a.step.key": "asks", "a2a.task.id": task.id}
 
 
-async def test_another_node_goes_on_with_the_trace(hosting: Hosting, spans: Spans) -> None:
+async def test_another_node_continues_the_trace(hosting: Hosting, spans: Spans) -> None:
     held, goes_on = asyncio.Event(), asyncio.Event()
 
     @agent(on_crash="restart")
@@ -155,7 +155,7 @@ async def test_a_run_that_asks_ends_its_span_and_has_not_failed(hosting: Hosting
     assert run.status.status_code is StatusCode.UNSET
 
 
-async def test_what_an_agent_records_itself_belongs_to_its_run(hosting: Hosting, spans: Spans) -> None:
+async def test_agent_spans_belong_to_the_execution(hosting: Hosting, spans: Spans) -> None:
     lines: list[str] = []
     own = otel.get_tracer("mine")
 
@@ -210,7 +210,7 @@ async def test_a_failure_is_one_and_a_refusal_is_not(hosting: Hosting, spans: Sp
     assert "secret" not in run.to_json()
 
 
-async def test_what_we_cannot_answer_is_our_failure(spans: Spans) -> None:
+async def test_unanswered_requests_are_server_errors(spans: Spans) -> None:
     for error in (AgentUnavailable(), RuntimeError("secret")):
         served = pipeline(Scripted(error), "x", metrics=Metrics(), tracing=spans.tracing)
         with pytest.raises(type(error)):
@@ -288,7 +288,7 @@ async def test_webhooks_get_the_trace_of_their_task(hosting: Hosting, spans: Spa
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://[::1", "agents.example:x", "https://agents.example:99999/"])
-def test_a_call_to_what_is_no_address_has_a_span_that_names_no_server(url: str) -> None:
+def test_calls_to_invalid_addresses_have_a_span_without_server(url: str) -> None:
     called = process.RemoteCallSpan(agent="x", operation="GetTask", binding="JSONRPC", dialect="v1", url=url)
     assert "server.address" not in describe(called).attributes
 
@@ -305,7 +305,7 @@ async def test_a_webhook_that_fails_is_a_failed_span(hosting: Hosting, spans: Sp
     assert (failed.attributes or {})["error.type"] == "NotDelivered"
 
 
-async def test_what_a_request_brings_is_read_once_it_is_let_in(spans: Spans) -> None:
+async def test_trace_headers_are_read_after_authentication(spans: Spans) -> None:
     async def admit(_presented: Presented) -> Caller:
         return ALICE
 
@@ -345,7 +345,7 @@ async def test_a_caller_that_does_not_record_is_heeded(hosting: Hosting, spans: 
     assert (parts[1], parts[3]) == (TRACE, "00"), "it is passed on all the same"
 
 
-async def test_whoever_does_not_trace_keeps_nothing(hosting: Hosting) -> None:
+async def test_without_tracing_no_context_is_stored(hosting: Hosting) -> None:
     assert process.tracer is None
     host = await hosting(family, parrot)
     task = await host.default.send(saying("x"), WITH_TRACE)
@@ -366,7 +366,7 @@ async def test_a_task_from_before_begins_a_trace_of_its_own(hosting: Hosting, sp
     assert traced(run) != TRACE
 
 
-def test_records_by_json_say_the_same(spans: Spans) -> None:
+def test_json_records_carry_the_trace(spans: Spans) -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "y", (), None)
     with spans.tracing.around(process.StepSpan(key="k", task_id="t")):
         assert f'"trace_id": "{(process.current() or "").split("-")[1]}"' in JsonFormatter().format(record)

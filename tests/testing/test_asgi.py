@@ -130,7 +130,7 @@ def breaking(*messages: dict[str, Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("messages", [(), (start(),), (start(), piece(b"a")), (start(), piece(b"a", is_last=True))])
-async def test_what_an_application_raises_reaches_the_test(messages: tuple[dict[str, Any], ...]) -> None:
+async def test_application_errors_reach_the_test(messages: tuple[dict[str, Any], ...]) -> None:
     with pytest.raises(ValueError, match="broken"):
         await call(breaking(*messages))
 
@@ -145,7 +145,7 @@ async def test_half_an_answer_is_an_error(messages: tuple[dict[str, Any], ...]) 
         await call(app)
 
 
-async def test_an_application_that_ignores_a_closed_connection_is_stopped_and_reported() -> None:
+async def test_applications_ignoring_a_disconnect_are_stopped() -> None:
     stopped = []
 
     async def deaf(scope: Any, receive: Any, send: Any) -> None:
@@ -161,7 +161,7 @@ async def test_an_application_that_ignores_a_closed_connection_is_stopped_and_re
     assert stopped
 
 
-async def test_what_is_sent_after_leaving_is_not_an_error() -> None:
+async def test_sends_after_a_disconnect_are_ignored() -> None:
     async def late(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send(start())
@@ -225,7 +225,7 @@ async def test_it_is_stopped_when_the_test_fails() -> None:
 
 
 @pytest.mark.parametrize("phase", ["startup", "shutdown"])
-async def test_a_life_that_fails_says_why(phase: str) -> None:
+async def test_failed_lifespans_report_the_reason(phase: str) -> None:
     for app, error, why in (
         (Living(fails=phase), RuntimeError, f"lifespan.{phase}.failed: no store"),
         (Living(leaves=phase), RuntimeError, f"lifespan.{phase} was not answered"),

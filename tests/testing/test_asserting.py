@@ -58,7 +58,7 @@ EVENTS: list[EventBody] = [
         {"history": [re.compile("hel"), "agent: hi"]},
     ],
 )
-def test_what_is_as_expected_passes(expected: dict[str, Any]) -> None:
+def test_matching_tasks_pass(expected: dict[str, Any]) -> None:
     assert assert_task(TASK, **expected) is TASK
     assert assert_task(Reply.of(TASK), **expected) is TASK
 
@@ -79,13 +79,13 @@ def test_what_is_as_expected_passes(expected: dict[str, Any]) -> None:
         ({"history": []}, "history[0]: 'user: hello' was not expected"),
     ],
 )
-def test_what_is_not_is_said(expected: dict[str, Any], said: str) -> None:
+def test_differences_are_reported(expected: dict[str, Any], said: str) -> None:
     with pytest.raises(AssertionError) as failed:
         assert_task(TASK, **expected)
     assert said in str(failed.value)
 
 
-def test_everything_is_said_at_once_with_the_task_as_it_is() -> None:
+def test_all_differences_are_reported_with_the_task() -> None:
     with pytest.raises(AssertionError) as failed:
         assert_task(TASK, state="failed", text="x", artifacts=[], history=[])
     assert str(failed.value).splitlines() == [
@@ -124,7 +124,7 @@ def test_events_add_up_to_a_task_and_have_an_outline() -> None:
         assert_task(TASK, events=outline)
 
 
-def test_what_is_no_task_is_said_to_be_none() -> None:
+def test_non_tasks_are_reported() -> None:
     with pytest.raises(AssertionError, match="a message without a task: 'hi'"):
         assert_task(Reply.of(message("hi")), state="completed")
     with pytest.raises(AssertionError, match="a message without a task"):

@@ -39,7 +39,7 @@ async def recorded(path: Path) -> list[str]:
         return await converse(tape)
 
 
-async def test_what_was_recorded_is_played(tmp_path: Path) -> None:
+async def test_recordings_are_replayed(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "clerk.json"
     heard = await recorded(path)
     assert heard == ["Which year?", "19", "84", "COMPLETED"]
@@ -112,7 +112,7 @@ async def test_secrets_in_addresses_forms_and_streams_are_not_either() -> None:
     )
 
 
-async def test_identifiers_that_the_agent_gave_count_and_those_we_make_up_do_not(tmp_path: Path) -> None:
+async def test_replay_matches_agent_ids_and_ignores_generated_ones(tmp_path: Path) -> None:
     await recorded(tmp_path / "clerk.json")
     tape = json.loads((tmp_path / "clerk.json").read_text())
     sent = [one["request"]["body"]["json"] for one in tape["exchanges"][1:]]
@@ -126,7 +126,7 @@ async def test_identifiers_that_the_agent_gave_count_and_those_we_make_up_do_not
             await client.send_text("1984", task_id="01a1e2ae-0000-7000-8000-000000000000")
 
 
-async def test_a_task_can_be_asked_for_while_it_is_followed(tmp_path: Path) -> None:
+async def test_tasks_can_be_read_while_subscribed(tmp_path: Path) -> None:
     async def follow(transport: object) -> list[str]:
         found = []
         async with (
@@ -148,7 +148,7 @@ async def test_a_task_can_be_asked_for_while_it_is_followed(tmp_path: Path) -> N
     assert seen
 
 
-async def test_an_agent_elsewhere_may_be_a_tape(tmp_path: Path) -> None:
+async def test_remote_agents_can_be_cassettes(tmp_path: Path) -> None:
     clerk = scripted(artifact("1984"), name="clerk")
 
     async def asked(transport: object) -> None:
@@ -174,7 +174,7 @@ async def test_the_usual_transport_is_recorded_as_well(tmp_path: Path) -> None:
         assert (await client.send_text("now")).text == "sunny"
 
 
-async def test_what_is_no_cassette_is_refused(tmp_path: Path) -> None:
+async def test_invalid_cassettes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="record it with record=True, or --accord-record"):
         async with cassette(tmp_path / "none.json"):
             pass

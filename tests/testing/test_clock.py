@@ -39,7 +39,7 @@ def clock() -> MovableClock:
     return MovableClock()
 
 
-async def test_an_hour_passes_when_the_test_says_so(clock: MovableClock) -> None:
+async def test_time_moves_only_on_request(clock: MovableClock) -> None:
     began = time.monotonic()
     async with running(scripted(sleep(HOUR), artifact("good morning")), clock=clock) as a2a:
         task = await a2a.send_text("wake me", at_once=True)
@@ -49,7 +49,7 @@ async def test_an_hour_passes_when_the_test_says_so(clock: MovableClock) -> None
     assert time.monotonic() - began < HOUR
 
 
-async def test_what_is_said_has_the_time_that_it_is(clock: MovableClock) -> None:
+async def test_events_have_the_test_clock_s_time(clock: MovableClock) -> None:
     async with running(scripted(artifact("x")), clock=clock) as a2a:
         first = await a2a.send_text("one")
         await clock.advance(24 * HOUR)
@@ -68,7 +68,7 @@ async def test_a_task_has_its_time_and_no_more(clock: MovableClock) -> None:
         assert_task(await clock.until(a2a.reaches(task, TaskState.FAILED), within=200), text=LATE)
 
 
-async def test_what_was_not_handed_in_in_time_is_missed(clock: MovableClock) -> None:
+async def test_missing_signals_time_out(clock: MovableClock) -> None:
     async with running(scripted(wait_for("go", seconds=HOUR), artifact("went")), clock=clock) as a2a:
         late = await a2a.send_text("go", at_once=True)
         await clock.until(a2a.reaches(late, TaskState.FAILED), within=HOUR + 60, step=30)
@@ -135,7 +135,7 @@ async def test_a_limit_of_requests_is_by_it_as_well(clock: MovableClock) -> None
         await client.send_text("three")
 
 
-async def test_other_clocks_go_on_as_they_were(clock: MovableClock) -> None:
+async def test_other_clocks_are_unaffected(clock: MovableClock) -> None:
     async with running(scripted(artifact("x")), clock=clock):
         await clock.advance(HOUR)
         assert clock.now() - time.time() > HOUR - 1
@@ -145,7 +145,7 @@ async def test_other_clocks_go_on_as_they_were(clock: MovableClock) -> None:
     assert abs(loop.time() - time.monotonic()) < HOUR, "the loop has its own again"
 
 
-async def test_a_test_that_hangs_ends_whatever_the_clock_says(clock: MovableClock) -> None:
+async def test_hanging_tests_end_in_real_time(clock: MovableClock) -> None:
     async with running(scripted(hang()), clock=clock, bound=0.5) as a2a:
         task = await a2a.send_text("go", at_once=True)
         with pytest.raises(TimeoutError):

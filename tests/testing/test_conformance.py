@@ -227,7 +227,7 @@ async def test_where_an_answer_is_always_a_task_it_has_the_message(a2a: Running,
 # --- several turns ------------------------------------------------------------------------------------------------
 
 
-async def test_a_task_that_asks_goes_on_asking_until_it_is_told_otherwise(a2a: Running) -> None:
+async def test_questions_repeat_until_answered(a2a: Running) -> None:
     same = "tck-input-required-again"  # the kit uses one id for all of these
     first = await a2a.send(message((same, "first")))
     assert isinstance(first, Task)
@@ -243,7 +243,7 @@ async def test_a_task_that_asks_goes_on_asking_until_it_is_told_otherwise(a2a: R
 
 @pytest.mark.parametrize("name", ["tck-input-required", "tck-auth-required"])
 @pytest.mark.parametrize(("answer", "parts"), [("tck-artifact-text", (Part(text=TEXT["text"]),)), ("anything", ())])
-async def test_an_answer_names_what_comes_next(a2a: Running, name: str, answer: str, parts: tuple[Part, ...]) -> None:
+async def test_answers_choose_the_next_step(a2a: Running, name: str, answer: str, parts: tuple[Part, ...]) -> None:
     first = await a2a.send(message(by_text(name)))
     assert isinstance(first, Task)
     done = await a2a.send(message(by_text(answer), task_id=first.id))
@@ -253,7 +253,7 @@ async def test_an_answer_names_what_comes_next(a2a: Running, name: str, answer: 
 
 
 @pytest.mark.parametrize(("headers", "version"), [(V1, "v1"), ({}, "v03")])
-async def test_a_conversation_goes_on_until_it_is_done(a2a: Running, headers: dict[str, str], version: str) -> None:
+async def test_conversations_continue_to_the_end(a2a: Running, headers: dict[str, str], version: str) -> None:
     async def says(text: str, **fields: Any) -> Any:
         naming = (f"m-{next(_numbers)}", text)
         if version == "v1":
@@ -365,7 +365,7 @@ async def test_the_slow_ones_outlast_the_kits(a2a: Running, monkeypatch: pytest.
     assert streaming_timeout() == 2
 
 
-async def test_other_messages_are_asked_about_slowly_for_0_3() -> None:
+async def test_other_messages_of_0_3_are_answered_slowly() -> None:
     async with running(agent_slow) as a2a:
         events = [event.body async for event in a2a.stream_text("hello")]
         states = [body.status.state for body in events if isinstance(body, Task | StatusUpdate)]
@@ -380,7 +380,7 @@ async def test_other_messages_are_asked_about_slowly_for_0_3() -> None:
 
 
 @pytest.mark.proves("CORE-SEND-003")
-async def test_what_it_does_not_take_is_refused(a2a: Running) -> None:
+async def test_unsupported_media_types_are_refused(a2a: Running) -> None:
     part = Part(raw=b"tck", media_type="application/x-unsupported-tck-type")
     with pytest.raises(ContentTypeNotSupported):
         await a2a.send(Message(message_id="tck-send-003", role=Role.USER, parts=(part,)))

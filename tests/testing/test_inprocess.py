@@ -45,7 +45,7 @@ async def brief(ctx: Context) -> str:
     return ctx.text.upper()
 
 
-async def test_an_agent_is_asked() -> None:
+async def test_agents_are_called() -> None:
     async with running(greeter) as a2a:
         assert await a2a.ask_text("Ada") == "Hello Ada"
         task = await a2a.send_text("Bob")
@@ -167,7 +167,7 @@ async def test_the_same_agent_is_served_over_asgi() -> None:
         assert text_in(await a2a.service.get(GetRequest(id=answer["id"]), a2a.caller)) == "Hello Ada"
 
 
-def test_only_what_is_there_can_be_imported() -> None:
+def test_only_existing_names_are_importable() -> None:
     for name in accord.testing.__all__:
         assert getattr(accord.testing, name).__name__ == name
     with pytest.raises(AttributeError, match="nothing_like_this"):

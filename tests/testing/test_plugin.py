@@ -36,7 +36,7 @@ def test_the_example_passes(project: pytest.Pytester) -> None:
     result.assert_outcomes(passed=10)
 
 
-def test_a_cassette_is_recorded_where_the_test_says_whom_to_ask(pytester: pytest.Pytester) -> None:
+def test_cassettes_are_recorded_from_the_named_agent(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
     pytester.makepyfile(
         test_it="""
@@ -59,7 +59,7 @@ def test_a_cassette_is_recorded_where_the_test_says_whom_to_ask(pytester: pytest
     run(pytester, "-q").assert_outcomes(passed=1)
 
 
-def test_who_tests_something_else_pays_for_nothing(pytester: pytest.Pytester) -> None:
+def test_unused_fixtures_import_nothing(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfilterwarnings = error\n")
     pytester.makepyfile(
         test_it=f"""
@@ -98,7 +98,7 @@ def test_a_failure_can_be_read(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_its_fixtures_say_what_they_are_for(pytester: pytest.Pytester) -> None:
+def test_fixtures_have_docstrings(pytester: pytest.Pytester) -> None:
     shown = run(pytester, "--fixtures", "-q").stdout.str()
     for name in ("server", "client", "socket_server", "clock", "webhooks", "cassette"):
         assert f"accord_{name} -- " in shown or f"accord_{name}\n" in shown or f"accord_{name} " in shown

@@ -42,12 +42,12 @@ from accord.testing.scripts import (
         ((sleep(0.001), artifact("rested")), "completed", "rested"),
     ],
 )
-async def test_a_move_is_what_it_says(moves: tuple[Move, ...], state: str, text: str) -> None:
+async def test_script_moves_match_their_name(moves: tuple[Move, ...], state: str, text: str) -> None:
     async with running(scripted(*moves)) as a2a:
         assert_task(await a2a.send_text("go"), state=state, text=text)
 
 
-async def test_a_crash_says_nothing_to_the_caller() -> None:
+async def test_crashes_leak_nothing_to_the_caller() -> None:
     async with running(scripted(crash(ValueError("a secret")), attempts=1)) as a2a:
         failed = assert_task(await a2a.send_text("go"), state="failed")
         assert "a secret" not in str(failed)
@@ -78,7 +78,7 @@ async def test_a_stream_comes_in_its_pieces() -> None:
     assert_task(events, text="ab", events=["submitted", "working", "working", "artifact", "artifact", "completed"])
 
 
-async def test_it_waits_for_what_is_handed_in() -> None:
+async def test_scripts_wait_for_signals() -> None:
     async with running(scripted(wait_for("go"), artifact("went"))) as a2a:
         task = await a2a.send_text("x", at_once=True)
         await a2a.hand_in(task, "go", {"by": "the test"})
@@ -107,7 +107,7 @@ async def test_it_hangs_until_it_is_cancelled() -> None:
         assert_task(await a2a.cancel(task), state="canceled")
 
 
-async def test_what_is_said_of_it_is_on_the_card() -> None:
+async def test_descriptions_are_on_the_card() -> None:
     async with running(scripted(name="oracle", description="Knows", version="3.0")) as a2a, a2a.client() as client:
         assert (client.card.name, client.card.description, client.card.version) == ("oracle", "Knows", "3.0")
         assert [skill.name for skill in client.card.skills] == ["oracle"]

@@ -36,7 +36,7 @@ def test_others_are_below_it_and_it_is_kept(tmp_path: Path) -> None:
         assert client.get(GetRequest(id=task_id)).id == task_id
 
 
-def test_it_stops_though_somebody_follows() -> None:
+def test_servers_stop_with_open_streams() -> None:
     with serving(scripted(say("soon"), hang())) as url, httpx.Client(timeout=30) as client:
         body = {
             "jsonrpc": "2.0",
@@ -50,6 +50,6 @@ def test_it_stops_though_somebody_follows() -> None:
         httpx.get(url)
 
 
-def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_failed_starts_report_the_reason(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"did not start: .*cannot be understood"), serving(WEATHER, blobs="ftp://x"):
         pass

@@ -79,7 +79,7 @@ async def test_an_answer_that_does_not_come_is_late() -> None:
         await transport.open(HttpRequest(method="GET", url="https://x.test/", seconds=0.05))
 
 
-async def test_what_an_application_raises_is_raised() -> None:
+async def test_application_errors_are_raised() -> None:
     async def broken(_scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("a mistake")
 
@@ -87,7 +87,7 @@ async def test_what_an_application_raises_is_raised() -> None:
         await AsgiTransport(broken).open(HttpRequest(method="GET", url="https://x.test/"))
 
 
-async def test_closing_it_lets_go_of_what_is_open() -> None:
+async def test_closing_releases_open_streams() -> None:
     left = asyncio.Event()
 
     async def streaming(_scope: Scope, receive: Receive, send: Send) -> None:

@@ -19,7 +19,7 @@ async def post(hooks: Webhooks, body: bytes = b"{}", **headers: str) -> int:
     return answer.status_code
 
 
-async def test_what_a_server_sends_is_kept_and_its_signature_is_good() -> None:
+async def test_deliveries_are_recorded_and_verified() -> None:
     async with (
         catching(keys=[KEY]) as hooks,
         running(scripted(say("soon"), artifact("x")), push={"signing_keys": [KEY]}) as a2a,
@@ -50,7 +50,7 @@ async def test_another_signature_is_not_good() -> None:
         assert [one.is_signed for one in hooks.all] == [True] + [False] * 6
 
 
-async def test_the_next_ones_fail_and_those_after_do_not() -> None:
+async def test_failures_can_be_scheduled() -> None:
     async with catching() as hooks:
         hooks.fail(2)
         hooks.fail(status=410)
@@ -59,7 +59,7 @@ async def test_the_next_ones_fail_and_those_after_do_not() -> None:
         assert len(hooks.taken) == 1
 
 
-async def test_nothing_is_said_to_one_until_it_gives_up() -> None:
+async def test_receivers_can_stay_silent() -> None:
     async with catching() as hooks:
         hooks.hang()
         asked = asyncio.create_task(post(hooks, b"1"))
@@ -70,7 +70,7 @@ async def test_nothing_is_said_to_one_until_it_gives_up() -> None:
         await asyncio.gather(asked, return_exceptions=True)
 
 
-async def test_what_does_not_come_is_an_assertion() -> None:
+async def test_missing_deliveries_are_assertion_errors() -> None:
     async with catching() as hooks:
         hooks.fail(1)
         await post(hooks, b"{}", **{http_headers.EVENT_ID: "t:h:1"})
@@ -81,7 +81,7 @@ async def test_what_does_not_come_is_an_assertion() -> None:
         await hooks.until(lambda: hooks.all[-1].status == 503)
 
 
-async def test_nobody_listens_after_the_block() -> None:
+async def test_the_receiver_closes_after_the_block() -> None:
     async with catching() as hooks:
         pass
     with pytest.raises(httpx.ConnectError):

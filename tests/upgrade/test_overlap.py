@@ -95,7 +95,7 @@ async def test_a_release_fits_if_every_later_migration_overlaps_with_it(
     assert fits == accepted
 
 
-async def test_a_schema_of_which_nothing_is_known_is_refused(store: AnyStore, migrations: Path) -> None:
+async def test_unknown_schemas_are_refused(store: AnyStore, migrations: Path) -> None:
     write(migrations, None, 1)
     await schema.upgrade_schema(store)
 
@@ -108,9 +108,7 @@ async def test_a_schema_of_which_nothing_is_known_is_refused(store: AnyStore, mi
 
 
 @postgres_only
-async def test_an_upgrade_gives_way_to_who_uses_a_table(
-    store: AnyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_upgrades_wait_for_table_locks(store: AnyStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backup holds every table for as long as it takes; whoever waited for it would hold up all nodes."""
     await schema.upgrade_schema(store)
     assert isinstance(store, PostgresStore)
@@ -131,7 +129,7 @@ RELEASED = {1: "fdf6ec31aac95def", 2: "9cd7c2e4600b4456"}
 
 
 @pytest.mark.parametrize("number", RELEASED)
-def test_what_was_released_is_never_changed(number: int) -> None:
+def test_released_migrations_never_change(number: int) -> None:
     """A database that has applied a migration never sees what is written into it later."""
     statements = "\n".join(schema.known_migrations()[number - 1].statements())
     assert hashlib.sha256(statements.encode()).hexdigest()[:16] == RELEASED[number]

@@ -30,7 +30,7 @@ def ended(server: Server, task: str, agent: str) -> dict[str, Any]:
 
 @stores
 @pytest.mark.proves("0-06")
-def test_tasks_of_an_earlier_release_go_on(file: Path, store_url: str, tmp_path: Path) -> None:
+def test_tasks_of_earlier_releases_continue(file: Path, store_url: str, tmp_path: Path) -> None:
     kept = Kept.read(file)
     kept.put(store_url)
     if store_url.startswith("postgresql"):  # nodes share it, so it is upgraded on purpose

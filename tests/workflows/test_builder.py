@@ -118,7 +118,7 @@ def test_the_hybrid_file_written_in_python_is_the_same_document() -> None:
     assert built == load_document(DOCUMENTS / "hybrid.yaml")
 
 
-def test_members_may_be_written_in_any_way_that_a_file_has_and_as_structs() -> None:
+def test_members_may_be_dicts_keywords_or_structs() -> None:
     a = workflow("a").timeout("10m")
     a.step("s", task="t", agent="x", timeout="2m", verification={"type": "exit_code"})
     b = workflow("a").timeout(600)
@@ -131,7 +131,7 @@ def test_members_may_be_written_in_any_way_that_a_file_has_and_as_structs() -> N
     assert all(other == first for other in others)
 
 
-def test_what_python_keeps_for_itself_ends_with_an_underscore_and_none_is_not_said() -> None:
+def test_python_keywords_take_an_underscore_and_none_is_omitted() -> None:
     document = same(
         workflow("a")
         .step("s", type="map", over=["x", "y"], as_="word", step={"name": "each", "command": "true"}, retries=None)
@@ -226,7 +226,7 @@ def test_a_pattern_may_be_left_to_the_roles() -> None:
         (lambda: workflow("a").output("x").to_config(), "<workflow 'main'>: error BAD_VALUE: `steps` is empty"),
     ],
 )
-def test_what_is_wrong_is_refused_where_it_is_said(build, says: str) -> None:
+def test_errors_are_raised_at_the_call(build, says: str) -> None:
     with pytest.raises(BadDocument, match=says.replace(" .* ", r" .*\(.*")):
         build()
 
@@ -283,7 +283,7 @@ def test_any_document_can_be_built(document: Document) -> None:
 
 
 @pytest.mark.proves("1-20")
-def test_predicates_tell_steps_apart() -> None:
+def test_predicates_distinguish_steps() -> None:
     kinds = {
         "agent": is_agent_step,
         "deterministic": is_deterministic_step,
@@ -304,7 +304,7 @@ def test_the_package_has_its_public_names_and_no_others() -> None:
         accord.workflows.nothing  # noqa: B018  # looking at it is what fails
 
 
-def test_a_dry_run_says_what_a_run_would_do(tmp_path: Path) -> None:
+def test_dry_runs_describe_the_run(tmp_path: Path) -> None:
     flow = workflow("a").vars(x=1).step("one", type="deterministic", command="echo {{vars.x}}")
     flow.step("two", type="deterministic", command="true", dependsOn=["one"])
     report = flow.dry_run(directory=tmp_path)
@@ -332,7 +332,7 @@ def said(task: Task) -> str:
 
 
 @pytest.mark.proves("1-30")
-async def test_a_builder_runs_what_it_says(kept: Path) -> None:
+async def test_builders_run_their_document(kept: Path) -> None:
     events: list[Event] = []
 
     async def heard(event: Event) -> None:
@@ -358,7 +358,7 @@ def test_a_builder_runs_in_a_script_without_async(kept: Path) -> None:
     assert task.status.state is TaskState.COMPLETED, task.status.message
 
 
-async def test_an_option_that_is_none_is_refused() -> None:
+async def test_unknown_options_are_refused() -> None:
     with pytest.raises(TypeError, match="strat_from"):
         await counted().run(strat_from="two")
 

@@ -68,7 +68,7 @@ def codes(text: str) -> set[str]:
 
 @pytest.mark.proves("1-43")
 @each("case", CASES)
-def test_what_is_wrong_is_found_where_it_stands(case: Case) -> None:
+def test_mistakes_are_found_with_their_position(case: Case) -> None:
     everything = found(case.text)
     (finding,) = [one for one in everything if one.code == case.code]
     assert (finding.file, finding.line, finding.column) == ("flow.yaml", case.line, case.column)
@@ -158,7 +158,7 @@ def test_every_member_of_an_agent_is_used_by_some_kind() -> None:
         "{name: b, type: deterministic, command: 'echo {{steps.a.output}} \"{{steps.a.output}}\"', dependsOn: [a]}",
     ],
 )
-def test_what_is_right_is_left_alone(lines: str) -> None:
+def test_valid_documents_have_no_findings(lines: str) -> None:
     assert codes(STEPS + "".join(f"      - {line}\n" for line in lines.splitlines())) == set()
 
 
@@ -245,7 +245,7 @@ def test_schedules() -> None:
         ("@often", "1 fields"),
     ],
 )
-def test_what_is_no_schedule(text: str, why: str) -> None:
+def test_invalid_schedules(text: str, why: str) -> None:
     with pytest.raises(BadCron, match=why):
         read_cron(text)
 

@@ -17,9 +17,7 @@ BESIDE = tuple(step(f"s{at}") for at in range(STEPS))
 
 
 @pytest.mark.parametrize(("steps", "advances"), [(CHAIN, STEPS), (BESIDE, 1), (CHAIN[:1], 1)])
-async def test_what_ends_and_begins_together_is_one_transaction(
-    hosting: Hosting, steps: tuple[Step, ...], advances: int
-) -> None:
+async def test_ends_and_starts_share_a_transaction(hosting: Hosting, steps: tuple[Step, ...], advances: int) -> None:
     meddlers: list[Meddler] = []
 
     def watched(store: Store) -> Store:

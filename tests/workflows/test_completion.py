@@ -77,12 +77,12 @@ def test_a_reason_is_passed_on() -> None:
     "output",
     ["STEP_COMPLETE:build", "  STEP_COMPLETE: build  ", "│ **STEP_COMPLETE:build** │", "`STEP_COMPLETE:build`."],
 )
-def test_a_marker_is_seen_whatever_a_terminal_makes_of_it(output: str) -> None:
+def test_completion_markers_survive_terminal_formatting(output: str) -> None:
     assert is_marked(output, "build")
     assert re.search(DONE, output)
 
 
-def test_what_an_agent_is_told_does_not_end_its_work() -> None:
+def test_prompts_do_not_complete_the_agent() -> None:
     markers = (
         "STEP_COMPLETE:build",
         "**STEP_COMPLETE**: build",

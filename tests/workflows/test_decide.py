@@ -30,7 +30,7 @@ def ended_as(play: Play, name: str) -> StepEnded:
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_begins_as_soon_as_what_it_depends_on_has_ended_and_not_in_waves() -> None:
+def test_steps_start_when_their_dependencies_end() -> None:
     play = Play(plan_of(step("a"), step("slow"), step("b", "a"), step("c", "b")))
     assert play.turn().begin == (("a", 1), ("slow", 1))
     play.end("a")
@@ -40,7 +40,7 @@ def test_a_step_begins_as_soon_as_what_it_depends_on_has_ended_and_not_in_waves(
     assert play.running == ["slow", "c"]
 
 
-def test_what_is_to_begin_is_said_again_until_it_has_begun() -> None:
+def test_starts_are_repeated_until_recorded() -> None:
     play = Play(plan_of(*DIAMOND))
     state = play.state
     assert decide(state, START, play.holds).begin == decide(state, START, play.holds).begin == (("a", 1),)
@@ -48,7 +48,7 @@ def test_what_is_to_begin_is_said_again_until_it_has_begun() -> None:
     assert decide(state, START, play.holds).begin == ()
 
 
-def test_places_are_given_in_the_order_of_the_plan_and_only_to_those_that_work() -> None:
+def test_slots_go_to_working_steps_in_plan_order() -> None:
     waits = (step("ask", type="approval"), step("sleep", type="wait"))
     play = Play(plan_of(step("c"), step("b"), *waits, step("a"), max_concurrency=2))
     assert play.turn().begin == (("c", 1), ("b", 1), ("ask", 1), ("sleep", 1))
@@ -67,7 +67,7 @@ def test_a_run_of_steps_that_all_end_well_is_completed() -> None:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_exactly_the_dependents_of_a_failure_are_skipped_and_say_why() -> None:
+def test_dependents_of_a_failure_are_skipped_with_the_reason() -> None:
     play = Play(plan_of(*DIAMOND, step("x"), step("y", "x"), step("z", "d"), strategy="continue"), {"b": 1})
     outcome = play.run()
     assert (outcome.status, outcome.failed, outcome.error) == ("failed", ("b",), "broken")
@@ -83,7 +83,7 @@ def test_exactly_the_dependents_of_a_failure_are_skipped_and_say_why() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["fail-fast", "retry"])
-def test_after_a_failure_nothing_new_begins_and_what_runs_is_cancelled(strategy: str) -> None:
+def test_fail_fast_cancels_running_steps(strategy: str) -> None:
     play = Play(plan_of(step("a"), step("b"), step("c", "b"), step("d"), strategy=strategy, max_concurrency=2))
     play.turn()
     play.end("a", ok=False)
@@ -97,7 +97,7 @@ def test_after_a_failure_nothing_new_begins_and_what_runs_is_cancelled(strategy:
     assert ended_as(play, "b").error == "'a' failed"
 
 
-def test_what_runs_may_also_be_left_to_end_by_itself() -> None:
+def test_running_steps_may_finish_after_a_failure() -> None:
     play = Play(plan_of(step("a"), step("b"), step("c", "b")))
     play.turn()
     play.end("a", ok=False)
@@ -118,7 +118,7 @@ def test_what_runs_may_also_be_left_to_end_by_itself() -> None:
     ],
 )
 @each("strategy", ["fail-fast", "continue"])
-def test_on_error_says_what_becomes_of_dependents_and_of_the_run(
+def test_on_error_decides_dependents_and_run(
     strategy: str, on_error: Any, status: str, after: str, outcome: str
 ) -> None:
     play = Play(plan_of(step("a", on_error=on_error), step("b", "a"), strategy=strategy), {"a": 9})
@@ -127,13 +127,13 @@ def test_on_error_says_what_becomes_of_dependents_and_of_the_run(
     assert ended_as(play, "a").output == "a/1", "what it said is there for those after it"
 
 
-def test_dependents_of_a_step_that_counts_as_skipped_say_so() -> None:
+def test_dependents_of_skipped_steps_name_them() -> None:
     play = Play(plan_of(step("a", on_error="skip"), step("b", "a"), step("c", "b")), {"a": 1})
     play.run()
     assert ended_as(play, "c").error == "'a' was skipped"
 
 
-def test_a_stop_from_outside_ends_a_run_like_a_failure_and_is_remembered() -> None:
+def test_external_stops_end_the_run_and_persist() -> None:
     play = Play(plan_of(step("a"), step("b", "a"), step("clean", "b", if_="always()")))
     play.turn()
     decision = play.turn(stop="it took longer than 10m")
@@ -161,7 +161,7 @@ def test_a_step_whose_if_is_false_is_skipped_alone() -> None:
 @pytest.mark.parametrize(
     ("condition", "standing"), [("always()", "completed"), ("failed()", "completed"), ("true", "skipped")]
 )
-def test_who_asks_about_failures_runs_after_them(strategy: str, condition: str, standing: str) -> None:
+def test_failure_conditions_run_after_failures(strategy: str, condition: str, standing: str) -> None:
     play = Play(plan_of(step("a"), step("b", "a", if_=condition), step("c", "b"), strategy=strategy), {"a": 1})
     assert play.run().status == "failed"
     assert play.standing()["b"] == standing
@@ -169,7 +169,7 @@ def test_who_asks_about_failures_runs_after_them(strategy: str, condition: str, 
     assert play.standing()["c"] == after, "what comes after the clean-up is no clean-up, unless it says so"
 
 
-def test_who_asks_about_failures_is_skipped_if_there_was_none() -> None:
+def test_failure_conditions_are_skipped_without_failures() -> None:
     play = Play(plan_of(step("a"), step("b", "a", if_="failed()")))
     assert play.run().status == "completed"
     assert play.standing()["b"] == "skipped"
@@ -190,7 +190,7 @@ def test_an_if_without_an_answer_fails_its_step() -> None:
 # --- retries ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_attempt_is_repeated_later_and_later_and_others_go_on_meanwhile() -> None:
+def test_retries_back_off_while_others_continue() -> None:
     play = Play(plan_of(step("a", retries=3, retry_delay=2.0, backoff=3.0), step("b"), max_concurrency=1))
     assert play.turn().begin == (("a", 1),)
     assert play.end("a", ok=False).again_at == START + 2_000
@@ -234,7 +234,7 @@ def test_the_pause_between_attempts_is_never_longer_than_an_hour() -> None:
         assert end.again_at == START + LONGEST_DELAY * 1000
 
 
-def test_who_waits_for_another_attempt_is_given_up_with_the_run() -> None:
+def test_pending_retries_end_with_the_run() -> None:
     play = Play(plan_of(step("a", retries=1), step("b")))
     play.turn()
     play.end("a", ok=False)
@@ -245,7 +245,7 @@ def test_who_waits_for_another_attempt_is_given_up_with_the_run() -> None:
     assert [(end.key, end.status) for end in decision.ends] == [("a:2:ended", "skipped")]
 
 
-def test_what_a_person_rejects_is_not_tried_again() -> None:
+def test_rejected_approvals_are_not_retried() -> None:
     ask = step("ask", type="approval", retries=5, on_error="retry")
     assert make_end_record(ask, 1, Result(ok=False), START, rule="fail").again_at is None
     end = make_end_record(ask, 1, Result(ok=False), START, rule="skip")
@@ -280,7 +280,7 @@ def test_a_step_that_waits_for_a_person_fails_when_it_is_too_late() -> None:
 # --- maps -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_map_is_done_item_by_item_and_says_what_they_said() -> None:
+def test_maps_run_per_item_and_collect_outputs() -> None:
     play = Play(plan_of(mapping("m"), step("b", "m"), max_concurrency=2), items={"m": 3})
     assert play.turn().begin == (("m", 1),)
     assert play.turn().begin == (("m[0]", 1), ("m[1]", 1))
@@ -302,7 +302,7 @@ def test_a_map_over_nothing_ends_at_once() -> None:
     assert ended_as(play, "m").output == "[]"
 
 
-def test_a_map_has_no_more_items_under_way_than_it_says_also_while_one_is_tried_again() -> None:
+def test_maps_limit_concurrency_during_retries() -> None:
     play = Play(plan_of(mapping("m", concurrency=1, each={"retries": 1})), items={"m": 2})
     play.turn()
     assert play.turn().begin == (("m[0]", 1),)
@@ -397,7 +397,7 @@ def test_a_barrier_is_passed_when_enough_have_ended_well(mode: Any, needed: int)
 
 
 @pytest.mark.parametrize(("mode", "passed"), [("all", False), ("majority", False), ("any", True)])
-def test_a_barrier_that_cannot_be_passed_skips_what_comes_after_it(mode: Any, passed: bool) -> None:
+def test_unpassable_barriers_skip_their_dependents(mode: Any, passed: bool) -> None:
     gate = Barrier(name="gate", wait_for=("a", "b"), mode=mode)
     play = Play(plan_of(step("a"), step("b"), gate, step("d", "gate"), strategy="continue"), {"a": 1})
     play.run()
@@ -437,7 +437,7 @@ def test_every_run_ends_and_every_attempt_is_made_once_and_ended_once(play: Play
 
 
 @given(scripts())
-def test_no_step_begins_before_all_that_it_depends_on_has_ended_nor_too_many_at_once(play: Play) -> None:
+def test_starts_respect_dependencies_and_concurrency(play: Play) -> None:
     def look() -> None:
         most = play.state.plan.max_concurrency
         assert most is None or sum(node.uses_slot for node in play.state.running.values()) <= most
@@ -455,7 +455,7 @@ def test_no_step_begins_before_all_that_it_depends_on_has_ended_nor_too_many_at_
 
 
 @given(scripts())
-def test_after_a_failure_only_those_begin_that_ask_about_failures(play: Play) -> None:
+def test_after_a_failure_only_failure_conditions_start(play: Play) -> None:
     play.run()
     if play.state.plan.strategy == "continue":
         return
@@ -512,7 +512,7 @@ def expected(play: Play) -> dict[str, tuple[str, str | None]]:
 
 
 @given(scripts(strategies=("continue",)))
-def test_exactly_those_are_done_that_can_be_and_exactly_the_dependents_of_failures_are_skipped(play: Play) -> None:
+def test_all_possible_steps_run_and_dependents_of_failures_skip(play: Play) -> None:
     outcome = play.run()
     says = expected(play)
     assert {name: (ended_as(play, name).status, ended_as(play, name).cause) for name in play.state.nodes} == says
@@ -522,7 +522,7 @@ def test_exactly_those_are_done_that_can_be_and_exactly_the_dependents_of_failur
 
 
 @given(scripts(), st.integers(0, 2**32))
-def test_a_state_made_again_of_the_records_in_any_order_decides_the_same(play: Play, seed: int) -> None:
+def test_replayed_states_decide_equally(play: Play, seed: int) -> None:
     random = Random(seed)
 
     def again(records: list[Record]) -> RunState:

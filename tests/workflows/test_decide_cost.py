@@ -95,7 +95,7 @@ SHAPES = (
 
 
 @each("shape", SHAPES)
-def test_a_run_of_thousands_of_steps_costs_as_much_for_each_as_a_small_one(shape: Callable[[int], Play]) -> None:
+def test_deciding_costs_the_same_per_step_in_large_runs(shape: Callable[[int], Play]) -> None:
     def cost(size: int) -> float:
         play = shape(size)
         lines = lines_of(play.run)

@@ -23,7 +23,7 @@ async def finished(host: Host) -> Task:
     return await ended(host, await begun(host))
 
 
-async def test_a_step_begins_as_soon_as_what_it_comes_after_has_ended(hosting: Hosting) -> None:
+async def test_steps_start_after_their_dependencies(hosting: Hosting) -> None:
     noting = Noting()
     noting.gates["slow"] = asyncio.Event()
     plan = plan_of(step("a"), step("slow"), step("b", "a", command="{{steps.a.output}}!"), step("end", "b", "slow"))
@@ -38,7 +38,7 @@ async def test_a_step_begins_as_soon_as_what_it_comes_after_has_ended(hosting: H
     assert noting.runs == dict.fromkeys(("a", "slow", "b", "end"), 1)
 
 
-async def test_a_failure_skips_what_comes_after_it_and_fails_the_run(hosting: Hosting) -> None:
+async def test_failures_skip_dependents_and_fail_the_run(hosting: Hosting) -> None:
     noting = Noting()
     plan = plan_of(step("a", command="fail it"), step("b", "a"), step("c"), strategy="continue")
     host = await hosting(FlowAgent(plan, noting))
@@ -76,7 +76,7 @@ async def test_an_approval_holds_nothing_and_is_given_by_the_caller(hosting: Hos
     assert (state(task), outputs(task)["ok"]) == (S.COMPLETED, "do")
 
 
-async def test_an_approval_can_be_given_from_elsewhere_on_any_node(hosting: Hosting) -> None:
+async def test_approvals_can_be_given_on_any_node(hosting: Hosting) -> None:
     noting = Noting()
     plan = plan_of(
         Step(name="one", type="approval", depends_on=()),
@@ -104,7 +104,7 @@ async def test_a_rejected_approval_fails_the_run(hosting: Hosting) -> None:
     assert said(await ended(host, task)) == "Failed at ok: It was not approved: too early"
 
 
-async def test_an_answer_that_is_neither_yes_nor_no_is_asked_for_again(hosting: Hosting) -> None:
+async def test_unclear_approval_answers_are_asked_again(hosting: Hosting) -> None:
     host = await hosting(FlowAgent(plan_of(Step(name="ok", type="approval", depends_on=())), Noting()))
     task = await finished(host)
     for unclear in ("maybe later", "who knows"):
@@ -116,7 +116,7 @@ async def test_an_answer_that_is_neither_yes_nor_no_is_asked_for_again(hosting: 
     assert outputs(await ended(host, task))["ok"] == "at last"
 
 
-async def test_a_wait_for_an_event_gives_what_was_handed_in(hosting: Hosting) -> None:
+async def test_event_waits_return_the_signal(hosting: Hosting) -> None:
     plan = plan_of(Step(name="paid", type="wait", event="payment", depends_on=()))
     host = await hosting(FlowAgent(plan, Noting()))
     task = await begun(host)
@@ -160,7 +160,7 @@ async def test_a_member_that_fails_fails_its_step(hosting: Hosting) -> None:
     assert said(await finished(host)) == "Failed at say: A2A agent failed: no way"
 
 
-async def test_what_a_member_asks_is_asked_of_the_caller(hosting: Hosting) -> None:
+async def test_member_questions_go_to_the_caller(hosting: Hosting) -> None:
     async def asks(ctx: Context) -> str:
         return f"{(await ctx.ask('Name?')).text} {(await ctx.ask('Age?')).text}"
 
@@ -174,7 +174,7 @@ async def test_what_a_member_asks_is_asked_of_the_caller(hosting: Hosting) -> No
     assert outputs(await ended(host, task))["who"] == "Ada 36"
 
 
-async def test_a_run_that_waits_for_a_quiet_member_parks_and_goes_on(hosting: Hosting, monkeypatch: Any) -> None:
+async def test_runs_waiting_for_a_member_suspend_and_resume(hosting: Hosting, monkeypatch: Any) -> None:
     monkeypatch.setattr("accord.workflows.runner.SUSPEND_AFTER_SECONDS", 0.05)
 
     async def patient(ctx: Context) -> str:
@@ -206,7 +206,7 @@ async def test_cancelling_a_run_cancels_its_members(hosting: Hosting) -> None:
     assert state(child) is S.CANCELED
 
 
-async def test_a_failure_stops_what_runs_beside_it(hosting: Hosting) -> None:
+async def test_failures_stop_parallel_steps(hosting: Hosting) -> None:
     noting = Noting()
     noting.gates["slow"] = asyncio.Event()
     noting.gates["bad"] = asyncio.Event()
@@ -237,7 +237,7 @@ async def test_every_line_that_a_step_prints_is_in_the_log(hosting: Hosting) -> 
     )
 
 
-def test_a_step_that_prints_too_much_says_where_its_log_skips_lines() -> None:
+def test_long_step_logs_mark_skipped_lines() -> None:
     printed = Printed("a")
     for _ in range(2):
         printed.add("x" * (LOGGED // 2))

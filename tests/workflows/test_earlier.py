@@ -39,7 +39,7 @@ def done_again(play: Play, start_from: str | None = None, plan: Plan | None = No
 CHAIN = (step("a"), step("b", "a"), step("c", "b"), step("x"), step("y", "x"))
 
 
-def test_what_failed_and_what_was_skipped_because_of_it_is_done_again_and_nothing_else() -> None:
+def test_resume_repeats_failed_and_skipped_steps_only() -> None:
     play = Play(plan_of(*CHAIN, strategy="continue"), {"b": 9})
     assert play.run().status == "failed"
     assert done_again(play) == ["b", "c"]
@@ -49,7 +49,7 @@ def test_what_failed_and_what_was_skipped_because_of_it_is_done_again_and_nothin
     assert (end.output, end.at) == ("a/1", again.now)
 
 
-def test_what_was_cancelled_is_done_again() -> None:
+def test_canceled_steps_are_repeated() -> None:
     play = Play(plan_of(step("a"), step("b"), step("c", "a")), {"a": 9})
     play.turn()
     play.end("a")
@@ -58,7 +58,7 @@ def test_what_was_cancelled_is_done_again() -> None:
     assert done_again(play) == ["a", "b", "c"]
 
 
-def test_what_a_run_was_lost_at_is_done_again() -> None:
+def test_interrupted_steps_are_repeated() -> None:
     play = Play(plan_of(*CHAIN))
     play.turn()
     play.end("a")
@@ -73,14 +73,14 @@ def test_steps_that_failed_or_were_skipped_with_leave_are_kept() -> None:
     assert done_again(play) == ["d"]
 
 
-def test_who_cleaned_up_after_a_failure_is_asked_again() -> None:
+def test_failure_handlers_run_again() -> None:
     play = Play(plan_of(step("a"), step("clean", "a", if_="always()")), {"a": 9})
     play.run()
     assert done_again(play) == ["a", "clean"]
 
 
 @pytest.mark.parametrize(("mode", "again"), [("all", ["b", "d"]), ("any", ["b", "e"])])
-def test_what_is_behind_a_barrier_is_kept_if_enough_before_it_is(mode, again: list[str]) -> None:
+def test_steps_behind_a_satisfied_barrier_are_kept(mode, again: list[str]) -> None:
     gate = Barrier(name="gate", wait_for=("a", "b"), mode=mode)
     plan = plan_of(step("a"), step("b"), gate, step("d", "gate"), step("e", "b", if_="always()"), strategy="continue")
     play = Play(plan, {"b": 9})
@@ -104,20 +104,20 @@ def test_a_map_that_ended_well_is_kept_with_the_items_that_did_not() -> None:
     assert msgspec.json.decode(end.output) == ["m[0]/1", None, "m[2]/1"]
 
 
-def test_a_map_of_maps_goes_on_where_it_stood() -> None:
+def test_nested_maps_resume() -> None:
     inner = {"type": "map", "over": "{{item}}", "step": Step(name="deep", command="true")}
     play = Play(plan_of(mapping("m", each=inner), strategy="continue"), {"m[1][0]": 9}, {"m": 2, "m[0]": 2, "m[1]": 2})
     play.run()
     assert done_again(play) == ["m[1][0]"]
 
 
-def test_a_map_after_what_is_done_again_is_done_again_whole() -> None:
+def test_maps_after_repeated_steps_are_repeated() -> None:
     play = Play(plan_of(step("a"), mapping("m", "a")), items={"m": 2})
     play.run()
     assert done_again(play, start_from="a") == ["a", "m", "m[0]", "m[1]"]
 
 
-def test_from_a_step_on_everything_is_done_again_and_nothing_before_or_beside_it() -> None:
+def test_start_from_repeats_only_later_steps() -> None:
     play = Play(plan_of(*CHAIN))
     play.run()
     assert done_again(play, start_from="b") == ["b", "c"]
@@ -137,7 +137,7 @@ def test_a_run_starts_from_a_step_that_is_there(name: str) -> None:
         carry_over_records(plan_of(*CHAIN, Barrier(name="gate", wait_for=("a",))), {}, name, 0)
 
 
-def test_without_an_earlier_run_what_comes_before_is_left_out() -> None:
+def test_start_from_without_a_run_omits_earlier_steps() -> None:
     play = Play(plan_of(*CHAIN))
     assert done_again(play, start_from="c") == ["c", "x", "y"]
     left_out = next_run(play, start_from="c").records
@@ -156,7 +156,7 @@ def test_a_plan_may_have_changed() -> None:
 
 
 @given(scripts())
-def test_nothing_that_ended_well_after_such_is_ever_done_twice_and_all_else_is(play: Play) -> None:
+def test_only_completed_steps_are_kept(play: Play) -> None:
     play.run()
     again = next_run(play)
     kept = {name for name, node in again.state.nodes.items() if node.final_end is not None and node.parent is None}
@@ -176,7 +176,7 @@ def test_nothing_that_ended_well_after_such_is_ever_done_twice_and_all_else_is(p
 
 
 @given(scripts())
-def test_a_run_that_was_completed_leaves_nothing_to_do_unless_it_let_steps_fail(play: Play) -> None:
+def test_completed_runs_repeat_only_tolerated_failures(play: Play) -> None:
     play.failures = {}
     assert play.run().status == "completed"
     again = next_run(play)

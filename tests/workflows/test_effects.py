@@ -72,7 +72,7 @@ def spending(folder: Path, name: str, script: str) -> dict[str, str]:
         ("claude", CLAUDE_USED, {}, "  costBudget: 2", "FAILED"),
     ],
 )
-async def test_budgets_end_what_uses_too_much(
+async def test_budgets_end_steps_that_exceed_them(
     tmp_path: Path, cli: str, script: str, constraints: dict[str, Any], budget: str, state: str
 ) -> None:
     agents = [{"name": "dev", "cli": cli, "interactive": False, "constraints": constraints}]
@@ -94,7 +94,7 @@ async def test_an_agent_has_so_much_time(tmp_path: Path, of_agent: dict[str, Any
     assert "in time" in run.why, run.why
 
 
-async def test_an_agent_is_tried_again_as_often_as_it_says(tmp_path: Path) -> None:
+async def test_agents_have_their_retry_count(tmp_path: Path) -> None:
     head = acting("echo x >> tries; test $(wc -l < tries) -ge 3", constraints={"retries": 2})
     run = await ran(flow(f"{DEV}\nretryDelay: 10ms", head=head), tmp_path)
     assert run.state == "COMPLETED", run.why
@@ -113,7 +113,7 @@ async def test_an_agent_is_tried_again_as_often_as_it_says(tmp_path: Path) -> No
         ({"inherit": False, "access": "readwrite"}, {}, "COMPLETED"),
     ],
 )
-async def test_what_an_agent_may_change_is_looked_at(
+async def test_agent_file_permissions_are_checked(
     tmp_path: Path, permissions: dict[str, Any], profiles: dict[str, Any], state: str
 ) -> None:
     work = repository(tmp_path / "work")
@@ -124,7 +124,7 @@ async def test_what_an_agent_may_change_is_looked_at(
         assert "a.key" in run.why
 
 
-async def test_files_beside_a_document_keep_agents_from_others_unless_they_do_not_inherit(tmp_path: Path) -> None:
+async def test_ignore_files_restrict_agents_unless_disabled(tmp_path: Path) -> None:
     for inherits, state in ((True, "FAILED"), (False, "COMPLETED")):
         work = repository(tmp_path / str(inherits))
         (work / ".agentreadonly").write_text("*.key\n")
@@ -133,7 +133,7 @@ async def test_files_beside_a_document_keep_agents_from_others_unless_they_do_no
         assert run.state == state, run.why
 
 
-async def test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it_should(tmp_path: Path) -> None:
+async def test_command_agents_get_prompt_directory_and_variables(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     head = acting(
@@ -164,9 +164,7 @@ async def test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it
 
 
 @pytest.mark.parametrize(("grace", "has_time"), [("30s", True), ("0s", False)])
-async def test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_end(
-    tmp_path: Path, grace: str, has_time: bool
-) -> None:
+async def test_terminal_agents_end_at_their_marker_with_grace(tmp_path: Path, grace: str, has_time: bool) -> None:
     script = "test -t 0 && trap 'sleep 1; echo ended > ended; exit' HUP TERM INT; echo ALL_SET; sleep 600 & wait"
     agent = {"name": "dev", "command": f"sh -c {json.dumps(script)}", "interactive": True, "done": "^ALL_SET$"}
     check = "verification: {type: output_contains, value: ALL_SET}"
@@ -184,9 +182,7 @@ async def test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_en
         ("{nudgeAfter: 2s, escalateAfter: 60s, maxNudges: 0}", "FAILED"),
     ],
 )
-async def test_an_agent_that_falls_silent_is_reminded_as_the_document_says(
-    tmp_path: Path, nudge: str, state: str
-) -> None:
+async def test_silent_agents_are_nudged_as_configured(tmp_path: Path, nudge: str, state: str) -> None:
     agents = [{"name": "dev", "command": paints("nudged"), "interactive": True}]
     head = f"agents: {json.dumps(agents)}"
     run = await ran(flow(DEV.replace("work", "build"), head=head, swarm=f"  idleNudge: {nudge}"), tmp_path)
@@ -254,7 +250,7 @@ async def test_a_step_is_tried_again_after_a_while_that_grows(tmp_path: Path) ->
     ],
 )
 @pytest.mark.parametrize("where", ["step", "workflow"])
-async def test_on_error_says_what_becomes_of_a_run(
+async def test_on_error_decides_the_run(
     tmp_path: Path, rule: str, state: str, ends: dict[str, str], where: str
 ) -> None:
     own = f"onError: {rule}" if where == "step" else ""
@@ -273,7 +269,7 @@ async def test_on_error_says_what_becomes_of_a_run(
         ("{strategy: continue}", {"a": "failed", "b": "skipped", "c": "completed"}),
     ],
 )
-async def test_a_strategy_says_whether_others_go_on(tmp_path: Path, handling: str, expected: dict[str, str]) -> None:
+async def test_error_strategies_decide_other_steps(tmp_path: Path, handling: str, expected: dict[str, str]) -> None:
     steps = (
         shell("a", "exit 3"),
         shell("b", "true", "dependsOn: [a]"),
@@ -292,7 +288,7 @@ async def test_error_handling_tries_every_step_again(tmp_path: Path) -> None:
     assert (tmp_path / "tries").read_text().count("x") == 4
 
 
-async def test_an_agent_repairs_what_has_failed(tmp_path: Path) -> None:
+async def test_repair_agents_fix_failed_steps(tmp_path: Path) -> None:
     head = acting("cat >> asked; echo x >> repairs")
     failing = shell("a", "echo why it failed; test -e repairs && test $(wc -l < repairs) -ge 2")
     tail = "errorHandling: {repairAgent: dev, repairRetries: 2}"
@@ -305,7 +301,7 @@ async def test_an_agent_repairs_what_has_failed(tmp_path: Path) -> None:
     assert run.state == "FAILED"
 
 
-async def test_an_agent_says_why_a_verification_failed(tmp_path: Path) -> None:
+async def test_diagnosing_agents_explain_failed_verifications(tmp_path: Path) -> None:
     agents = [
         {"name": "dev", "command": "sh -c 'cat >> told; echo tried'", "interactive": False},
         {"name": "doctor", "command": "sh -c 'cat > asked; echo look at the sky'", "interactive": False},
@@ -339,7 +335,7 @@ async def test_a_command_may_fail_and_need_not_be_kept(tmp_path: Path) -> None:
     assert run.output == "out|3|Command completed (exit code 0)"
 
 
-async def test_a_worktree_is_made_as_its_step_says(tmp_path: Path) -> None:
+async def test_worktree_steps_create_their_worktree(tmp_path: Path) -> None:
     work = repository(tmp_path / "work")
     tree = "name: tree\ntype: worktree\nbranch: feature\nbaseBranch: main\npath: ../tree"
     place = shell("where", "git branch --show-current", 'cwd: "{{steps.tree.output}}"', "dependsOn: [tree]")
@@ -393,7 +389,7 @@ async def test_a_map_goes_over_a_list_a_few_at_a_time(tmp_path: Path) -> None:
     assert max(map(len, starts)) == 1
 
 
-async def test_a_map_within_a_map_knows_the_items_of_both(tmp_path: Path) -> None:
+async def test_nested_maps_see_both_items(tmp_path: Path) -> None:
     cell = '{name: cell, type: deterministic, command: "echo {{row.name}}{{cell}}{{item}}{{index}}"}'
     inner = f'{{name: cells, type: map, over: "{{{{row.cells}}}}", as: cell, step: {cell}}}'
     rows = "[{name: a, cells: [1, 2]}, {name: b, cells: [3]}]"
@@ -410,7 +406,7 @@ async def test_a_loop_is_done_until_it_holds(tmp_path: Path) -> None:
     assert (tmp_path / "n").read_text().count("x") == 3
 
 
-async def test_a_condition_and_an_order_say_whether_and_when(tmp_path: Path) -> None:
+async def test_conditions_and_dependencies_decide_starts(tmp_path: Path) -> None:
     steps = (
         shell("b", "echo b >> order", "dependsOn: [a]"),
         shell("a", "echo a >> order; echo no"),
@@ -444,7 +440,7 @@ async def test_values_are_set_for_steps_that_follow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["one", "all"])
-async def test_an_item_of_a_map_sets_what_it_said_itself(tmp_path: Path, name: str) -> None:
+async def test_map_items_set_their_own_output(tmp_path: Path, name: str) -> None:
     said = f'{{said: "{{{{steps.{name}.output | upper}}}}"}}'
     one = f'{{name: one, type: deterministic, command: "echo {{{{item}}}}", set: {said}}}'
     every = f"name: all\ntype: map\nover: [x, y]\nconcurrency: 1\nstep: {one}"
@@ -578,7 +574,7 @@ async def test_places_have_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("more", "count"), [("", 1), (", required: false", 0)])
-def test_a_place_that_is_not_there_is_said_with_what_it_is_for(tmp_path: Path, more: str, count: int) -> None:
+def test_missing_directories_name_their_use(tmp_path: Path, more: str, count: int) -> None:
     head = f"paths: [{{name: shop, path: ./gone, description: the shop{more}}}]"
     found = check_source(read_source(flow(shell("a", "pwd", "workdir: shop"), head=head), str(tmp_path / "f.yaml")), {})
     wrong = [one for one in found if one.code == "NO_DIRECTORY" and "(the shop)" in one.message]
@@ -628,7 +624,7 @@ async def test_commands_get_the_variables_that_the_file_names(tmp_path: Path) ->
     assert run.output == "t-1|||t-1||o-1|", run.why
 
 
-def test_a_dry_run_shows_what_a_step_is_for(tmp_path: Path) -> None:
+def test_dry_runs_show_step_descriptions(tmp_path: Path) -> None:
     steps = (shell("a", "make all", "description: Builds everything"), shell("b", "make test"))
     found = dry_run_report(make_plan(read_document(flow(*steps)), base=tmp_path, env={}))
     assert [line.does for wave in found.waves for line in wave] == ["Builds everything", "make test"]
@@ -649,7 +645,7 @@ def test_a_file_has_a_version_a_name_and_a_description(tmp_path: Path) -> None:
     assert (skill.input_schema or {})["properties"] == {"who": {"type": "string", "description": "Whom"}}
 
 
-async def test_what_is_fixed_before_a_run_stands_in_addresses_and_headers(tmp_path: Path) -> None:
+async def test_fixed_values_fill_addresses_and_headers(tmp_path: Path) -> None:
     with cardless("0.3") as there:
         far = {"name": "far", "runtime": "a2a", "url": "{{vars.at}}", "headers": {"X-Who": "{{vars.who}}"}}
         head = f'vars: {{at: "{there.url}", who: Ada}}\nagents: {json.dumps([far])}'
@@ -658,7 +654,7 @@ async def test_what_is_fixed_before_a_run_stands_in_addresses_and_headers(tmp_pa
     assert there.headers["x-who"] == "Ada"
 
 
-async def test_the_name_of_an_event_may_have_what_is_known_before_a_run(tmp_path: Path) -> None:
+async def test_event_names_may_use_fixed_values(tmp_path: Path) -> None:
     text = flow('name: w\ntype: wait\nevent: "paid-{{vars.x}}"\ntimeout: 300ms', head="vars: {x: 7}")
     (step,) = make_plan(read_document(text), base=tmp_path, env={}).steps
     assert step.event == "paid-7"

@@ -73,7 +73,7 @@ VALUES = Values(
         ("vars.names | length == 2", True),
     ],
 )
-def test_what_conditions_are_worth(condition: str, expected: bool) -> None:
+def test_condition_values(condition: str, expected: bool) -> None:
     assert VALUES.holds(condition) is expected
 
 
@@ -99,7 +99,7 @@ def test_what_conditions_are_worth(condition: str, expected: bool) -> None:
         ("a or " * 4000 + "a", "too long"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_its_reason(text: str, problem: str) -> None:
+def test_invalid_expressions_are_refused_with_the_reason(text: str, problem: str) -> None:
     with pytest.raises(BadExpression, match=problem):
         parse_expression(text)
 
@@ -115,7 +115,7 @@ def test_what_is_no_expression_is_refused_with_its_reason(text: str, problem: st
         ("item == 1", "item"),
     ],
 )
-def test_what_has_no_value_says_so(condition: str, problem: str) -> None:
+def test_missing_values_are_errors(condition: str, problem: str) -> None:
     with pytest.raises(Unresolved, match=problem):
         VALUES.holds(condition)
 
@@ -127,7 +127,7 @@ def test_which_conditions_are_about_failures() -> None:
     assert not heeds_failure("succeeded(a) and steps.a.output contains 'failed'")
 
 
-def test_what_an_expression_mentions() -> None:
+def test_references_of_an_expression() -> None:
     found = list(
         mentions(parse_expression("failed(a, 'b') or steps.c.json.x == vars.y and (state.z | default(steps.d.output))"))
     )
@@ -174,7 +174,7 @@ def _deeper(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressio
 
 
 @given(st.recursive(st.one_of(CONSTANTS, PATHS), _deeper, max_leaves=12))
-def test_what_is_written_again_is_read_the_same(node: Expression) -> None:
+def test_written_expressions_round_trip(node: Expression) -> None:
     assert parse_expression(rendered(node)) == node
 
 

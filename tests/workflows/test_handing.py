@@ -103,7 +103,7 @@ async def test_an_event_may_come_before_its_step_and_comes_once(serving: Any, mo
             await late
 
 
-async def test_every_item_of_a_map_hears_the_event_even_if_it_begins_later(serving: Any) -> None:
+async def test_map_items_get_events_before_their_start(serving: Any) -> None:
     flow = await serving(
         "      - {name: first, type: approval}\n"
         "      - name: all\n        type: map\n        over: [x, y]\n        dependsOn: [first]\n"
@@ -138,7 +138,7 @@ async def test_a_decision_is_for_a_step_that_asks(serving: Any) -> None:
     assert said(await flow.ended(run)) == "Failed at two: It was not approved: late"
 
 
-async def test_what_is_another_tenant_s_or_no_run_is_not_there(serving: Any) -> None:
+async def test_foreign_and_missing_runs_look_the_same(serving: Any) -> None:
     flow = await serving("      - {name: one, type: approval}\n")
     run = await flow.begun()
     await flow.stands(run, one="running")
@@ -225,7 +225,7 @@ async def test_run_without_server_is_rejected_before_its_first_step(serving: Any
     assert "run.events.paid}}: only a run on a server has addresses for events" in said(task)
 
 
-async def test_what_comes_at_once_is_taken_once(serving: Any) -> None:
+async def test_concurrent_signals_are_taken_once(serving: Any) -> None:
     flow = await serving("      - {name: paid, type: wait, event: paid}\n")
     run = await flow.begun()
     await flow.stands(run, paid="running")

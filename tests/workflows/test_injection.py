@@ -111,7 +111,7 @@ QUOTED = {
 
 
 @TEXTS
-async def test_what_an_agent_says_reaches_a_command_as_it_is(tmp_path: Path, said: str) -> None:
+async def test_agent_output_reaches_commands_unchanged(tmp_path: Path, said: str) -> None:
     with saying(said) as there:
         steps = [shell(name, command) for name, command in QUOTED.items() if name != "of-env"]
         own = shell("of-env", QUOTED["of-env"], f'env: {{OWN: "{VALUE}"}}')
@@ -134,7 +134,7 @@ async def test_what_an_agent_says_reaches_a_command_as_it_is(tmp_path: Path, sai
 
 
 @TEXTS
-async def test_what_an_agent_says_is_told_to_others_as_it_is(tmp_path: Path, said: str) -> None:
+async def test_agent_output_reaches_agents_unchanged(tmp_path: Path, said: str) -> None:
     told = tmp_path / "told"
     head = """
 agents:
@@ -161,7 +161,7 @@ agents:
 
 
 @TEXTS
-async def test_what_an_agent_says_stays_a_value_on_its_way_through_a_run(tmp_path: Path, said: str) -> None:
+async def test_agent_output_stays_a_value_throughout_a_run(tmp_path: Path, said: str) -> None:
     """Set as state, given to another workflow, gone over, and compared."""
     inner = """
   - name: inner
@@ -202,7 +202,7 @@ CHECKED = {
 
 
 @TEXTS
-async def test_what_an_agent_says_verifies_nothing_that_it_should_not(tmp_path: Path, said: str) -> None:
+async def test_agent_output_cannot_forge_verification(tmp_path: Path, said: str) -> None:
     def checked(kind: str) -> str:
         value = json.dumps(CHECKED[kind])
         return shell(kind, "printf %s other", f"verification: {{type: {kind}, value: {value}}}", "onError: continue")
@@ -220,7 +220,7 @@ async def test_what_an_agent_says_verifies_nothing_that_it_should_not(tmp_path: 
 
 
 @TEXTS
-async def test_what_an_agent_says_names_no_place_and_no_time(tmp_path: Path, said: str) -> None:
+async def test_agent_output_cannot_set_directories_or_times(tmp_path: Path, said: str) -> None:
     work = repository(tmp_path / "work")
     steps = [
         f'name: tree\ntype: worktree\ndependsOn: [say]\nbranch: "{VALUE}"\npath: ../tree',
@@ -243,7 +243,7 @@ async def test_what_an_agent_says_names_no_place_and_no_time(tmp_path: Path, sai
 
 
 @TEXTS
-async def test_what_an_agent_says_is_asked_as_it_is_and_answers_nothing(tmp_path: Path, said: str) -> None:
+async def test_agent_output_cannot_answer_approvals(tmp_path: Path, said: str) -> None:
     with saying(said) as there:
         text = flow(
             said_by(there),
@@ -267,7 +267,7 @@ async def test_what_an_agent_says_is_asked_as_it_is_and_answers_nothing(tmp_path
         'name: x\ntype: wait\nevent: "{{steps.say.output}}"\ndependsOn: [say]',
     ],
 )
-def test_no_agent_says_where_another_one_is(tmp_path: Path, step: str) -> None:
+def test_agent_output_cannot_set_addresses(tmp_path: Path, step: str) -> None:
     first = 'name: say\ntype: a2a\nurl: http://127.0.0.1:9\ntask: speak\nset: {kept: "{{steps.say.output}}"}'
     document = read_document(flow(first, step))
     with pytest.raises(BadDocument):
@@ -298,7 +298,7 @@ def test_no_agent_says_where_another_one_is(tmp_path: Path, step: str) -> None:
         f"xargs {VALUE}",
     ],
 )
-async def test_a_command_in_which_a_value_would_be_run_is_refused_or_runs_nothing(tmp_path: Path, command: str) -> None:
+async def test_commands_that_would_run_values_are_refused(tmp_path: Path, command: str) -> None:
     with saying("touch pwned; touch pwned; #") as there, suppress(BadDocument):
         run = await ran(flow(said_by(there), shell("bad", command)), tmp_path)
         assert run.ends()["bad"] in ("failed", "completed")
@@ -306,7 +306,7 @@ async def test_a_command_in_which_a_value_would_be_run_is_refused_or_runs_nothin
 
 
 @pytest.mark.parametrize("said", [HOSTILE["markers"], "stop \x03\x04\x1a\x1c now", HOSTILE["terminal"]])
-async def test_what_an_agent_says_is_only_told_to_one_in_a_terminal(tmp_path: Path, said: str) -> None:
+async def test_agent_output_is_plain_text_in_terminals(tmp_path: Path, said: str) -> None:
     """It neither ends the work by a word that the terminal shows, nor presses keys."""
     agents = [{"name": "dev", "command": paints("quiet"), "interactive": True, "constraints": {"idleThreshold": "2s"}}]
     with saying(said) as there:

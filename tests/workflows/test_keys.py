@@ -23,62 +23,62 @@ SERVED = "serve/test_workflows.py"
 TRIGGERED = "serve/test_workflow_triggers.py"
 CRASH = "crash/test_flow_steps.py"
 
-BUDGETS = f"{EFFECTS}::test_budgets_end_what_uses_too_much"
+BUDGETS = f"{EFFECTS}::test_budgets_end_steps_that_exceed_them"
 TIMES = f"{EFFECTS}::test_an_agent_has_so_much_time"
-TOLD = f"{EFFECTS}::test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it_should"
+TOLD = f"{EFFECTS}::test_command_agents_get_prompt_directory_and_variables"
 FORMS = "workflows/test_relay_forms.py"
 PERMITTED = f"{FORMS}::test_permissions_are_a_word_or_of_a_step_or_a_file"
-CHANGES = f"{EFFECTS}::test_what_an_agent_may_change_is_looked_at"
+CHANGES = f"{EFFECTS}::test_agent_file_permissions_are_checked"
 HYBRID = f"{SEED}::test_the_hybrid_example_runs_unchanged"
-WIRE = f"{SEED}::test_what_an_agent_and_a_step_say_reaches_the_wire_field_by_field"
-STREAMED = f"{SEED}::test_a_step_is_streamed_unless_it_says_otherwise"
+WIRE = f"{SEED}::test_agent_and_step_fields_reach_the_wire"
+STREAMED = f"{SEED}::test_steps_stream_by_default"
 PUSHED = f"{SEED}::test_a_step_in_push_mode_parks_the_run_until_a_webhook_ends_it"
-MODES = f"{MEMBERS}::test_answers_are_streamed_unless_a_document_says_otherwise"
-SHARED = f"{SEED}::test_steps_of_one_agent_share_a_conversation_when_asked"
-CREDENTIALS = f"{MEMBERS}::test_what_a_card_asks_for_may_be_a_header_or_a_credential"
-REMINDED = f"{MEMBERS}::test_an_agent_that_falls_silent_is_reminded_and_has_more_time_then"
-IN_TERMINAL = f"{EFFECTS}::test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_end"
-DIAGNOSED = f"{EFFECTS}::test_an_agent_says_why_a_verification_failed"
+MODES = f"{MEMBERS}::test_answers_are_streamed_by_default"
+SHARED = f"{SEED}::test_steps_can_share_a_conversation"
+CREDENTIALS = f"{MEMBERS}::test_card_requirements_are_met_by_headers_or_credentials"
+REMINDED = f"{MEMBERS}::test_silent_agents_are_nudged_and_get_more_time"
+IN_TERMINAL = f"{EFFECTS}::test_terminal_agents_end_at_their_marker_with_grace"
+DIAGNOSED = f"{EFFECTS}::test_diagnosing_agents_explain_failed_verifications"
 RETRIED = f"{EFFECTS}::test_a_step_is_tried_again_after_a_while_that_grows"
-LATER = f"{DECIDE}::test_a_failed_attempt_is_repeated_later_and_later_and_others_go_on_meanwhile"
-TREES = f"{EFFECTS}::test_a_worktree_is_made_as_its_step_says"
+LATER = f"{DECIDE}::test_retries_back_off_while_others_continue"
+TREES = f"{EFFECTS}::test_worktree_steps_create_their_worktree"
 APPROVED = "console/test_flows.py::test_a_run_is_approved_by_another_caller_with_the_role"
 WAITED = f"{EFFECTS}::test_a_step_waits_for_a_time"
 INNER = f"{EFFECTS}::test_a_workflow_of_the_same_file_or_another_is_a_step"
 MAPPED = f"{EFFECTS}::test_a_map_goes_over_a_list_a_few_at_a_time"
 LOOPED = f"{EFFECTS}::test_a_loop_is_done_until_it_holds"
-ORDERED = f"{EFFECTS}::test_a_condition_and_an_order_say_whether_and_when"
+ORDERED = f"{EFFECTS}::test_conditions_and_dependencies_decide_starts"
 USED = f"{EFFECTS}::test_steps_of_ones_own_are_used"
 CHECKED = f"{EFFECTS}::test_a_preflight_decides_whether_a_run_begins"
 BARRIER = f"{EFFECTS}::test_a_barrier_waits_for_enough"
 KEPT = f"{EFFECTS}::test_values_may_be_for_the_runs_that_follow"
 HANDLED = f"{EFFECTS}::test_error_handling_tries_every_step_again"
-REPAIRED = f"{EFFECTS}::test_an_agent_repairs_what_has_failed"
+REPAIRED = f"{EFFECTS}::test_repair_agents_fix_failed_steps"
 CHAPTERS = f"{EFFECTS}::test_a_trajectory_has_the_chapters_that_are_wanted"
 PLACES = f"{EFFECTS}::test_places_have_names"
-NO_PLACE = f"{EFFECTS}::test_a_place_that_is_not_there_is_said_with_what_it_is_for"
+NO_PLACE = f"{EFFECTS}::test_missing_directories_name_their_use"
 INPUTS = f"{EFFECTS}::test_inputs_are_given_checked_and_have_defaults"
 NAMED = f"{EFFECTS}::test_a_file_has_a_version_a_name_and_a_description"
 CHANNELS = f"{EFFECTS}::test_posts_go_to_the_channels_that_are_named"
-SCHEDULED = f"{TRIGGERED}::test_a_served_schedule_makes_up_for_what_was_missed_once"
-HOOKED = f"{TRIGGERED}::test_a_call_of_a_webhook_begins_a_run_with_what_it_says"
+SCHEDULED = f"{TRIGGERED}::test_missed_schedules_run_once"
+HOOKED = f"{TRIGGERED}::test_webhook_calls_start_runs_with_their_payload"
 TIMED = f"{TRIGGERED}::test_a_signature_is_good_for_its_time_its_address_and_its_kind"
-SIGNED = f"{TRIGGERED}::test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere"
+SIGNED = f"{TRIGGERED}::test_webhook_triggers_require_a_signature"
 
 SHOWN_BY = {
     "Constraints": {
-        "model": f"{MEMBERS}::test_a_command_is_called_as_its_documentation_says",
+        "model": f"{MEMBERS}::test_commands_are_called_as_documented",
         "maxTokens": BUDGETS,
         "maxCost": BUDGETS,
         "timeout": TIMES,
-        "retries": f"{EFFECTS}::test_an_agent_is_tried_again_as_often_as_it_says",
+        "retries": f"{EFFECTS}::test_agents_have_their_retry_count",
         "idleThreshold": f"{MEMBERS}::test_an_agent_that_falls_silent_without_evidence_has_failed",
     },
     "Files": {"read": CHANGES, "write": CHANGES, "deny": CHANGES},
     "Permissions": {
         "profile": CHANGES,
         "access": CHANGES,
-        "inherit": f"{EFFECTS}::test_files_beside_a_document_keep_agents_from_others_unless_they_do_not_inherit",
+        "inherit": f"{EFFECTS}::test_ignore_files_restrict_agents_unless_disabled",
         "files": CHANGES,
         "description": TOLD,
         "why": TOLD,
@@ -114,8 +114,8 @@ SHOWN_BY = {
         "argv": "workflows/test_verification.py::test_a_check_of_ones_own_may_be_a_program",
         "allowOptions": "workflows/test_verification.py::test_a_check_of_ones_own_may_be_a_program",
         "allowInterpreter": "workflows/test_plan.py::test_a_verification_takes_values_by_the_same_rules",
-        "type": f"{SEED}::test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on_it",
-        "value": f"{SEED}::test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on_it",
+        "type": f"{SEED}::test_missing_output_tokens_fail_the_step",
+        "value": f"{SEED}::test_missing_output_tokens_fail_the_step",
         "description": DIAGNOSED,
         "timeout": f"{EFFECTS}::test_a_check_of_ones_own_may_take_only_so_long",
         "diagnosticAgent": DIAGNOSED,
@@ -124,26 +124,26 @@ SHOWN_BY = {
     "Step": {
         "argv": "workflows/test_shell.py::test_argv_runs_a_program_without_a_shell",
         "allowOptions": "workflows/test_shell.py::test_a_value_that_is_an_option_needs_to_be_allowed",
-        "allowInterpreter": "workflows/test_shell_corpus.py::test_an_interpreter_gets_values_only_if_the_step_says_so",
+        "allowInterpreter": "workflows/test_shell_corpus.py::test_interpreters_get_values_only_if_allowed",
         "name": HYBRID,
         "type": HYBRID,
         "use": USED,
         "with": USED,
-        "description": f"{EFFECTS}::test_a_dry_run_shows_what_a_step_is_for",
+        "description": f"{EFFECTS}::test_dry_runs_show_step_descriptions",
         "dependsOn": ORDERED,
         "if": ORDERED,
         "timeout": TIMES,
         "retries": RETRIED,
         "retryDelay": LATER,
         "backoff": LATER,
-        "onError": f"{EFFECTS}::test_on_error_says_what_becomes_of_a_run",
-        "onCrash": f"{CRASH}::test_a_command_that_was_interrupted_is_done_again_or_fails_as_its_step_says",
+        "onError": f"{EFFECTS}::test_on_error_decides_the_run",
+        "onCrash": f"{CRASH}::test_interrupted_commands_follow_their_crash_policy",
         "verification": DIAGNOSED,
         "maxIterations": LOOPED,
         "permissions": PERMITTED,
         "cwd": TREES,
         "workdir": PLACES,
-        "env": "workflows/test_injection.py::test_what_an_agent_says_reaches_a_command_as_it_is",
+        "env": "workflows/test_injection.py::test_agent_output_reaches_commands_unchanged",
         "set": f"{EFFECTS}::test_values_are_set_for_steps_that_follow",
         "agent": HYBRID,
         "task": HYBRID,
@@ -161,12 +161,12 @@ SHOWN_BY = {
         "streaming": STREAMED,
         "mode": PUSHED,
         "shareContext": f"{MEMBERS}::test_steps_of_one_agent_may_share_a_conversation",
-        "onReject": f"{DRIVING}::test_an_approval_can_be_given_from_elsewhere_on_any_node",
+        "onReject": f"{DRIVING}::test_approvals_can_be_given_on_any_node",
         "approvers": APPROVED,
         "notByStarter": APPROVED,
         "for": WAITED,
         "until": WAITED,
-        "event": f"{DRIVING}::test_a_wait_for_an_event_gives_what_was_handed_in",
+        "event": f"{DRIVING}::test_event_waits_return_the_signal",
         "workflow": INNER,
         "file": INNER,
         "input": INNER,
@@ -181,20 +181,20 @@ SHOWN_BY = {
         "name": f"{SERVED}::test_a_workflow_is_an_agent_with_a_skill_for_each_workflow",
         "steps": HYBRID,
         "description": NAMED,
-        "onError": f"{EFFECTS}::test_on_error_says_what_becomes_of_a_run",
+        "onError": f"{EFFECTS}::test_on_error_decides_the_run",
         "preflight": CHECKED,
         "output": SHARED,
     },
     "FilePermissions": {"profiles": PERMITTED, "default": PERMITTED},
     "IdleNudge": {"nudgeAfter": REMINDED, "escalateAfter": REMINDED, "maxNudges": REMINDED},
     "Swarm": {
-        "pattern": f"{PATTERNS}::test_each_example_becomes_what_its_section_says",
+        "pattern": f"{PATTERNS}::test_documented_examples_expand_as_described",
         "maxConcurrency": f"{EFFECTS}::test_not_more_steps_than_allowed_are_under_way",
         "timeout": f"{EFFECTS}::test_a_run_has_so_much_time",
         "tokenBudget": BUDGETS,
         "costBudget": BUDGETS,
         "channel": CHANNELS,
-        "idleNudge": f"{EFFECTS}::test_an_agent_that_falls_silent_is_reminded_as_the_document_says",
+        "idleNudge": f"{EFFECTS}::test_silent_agents_are_nudged_as_configured",
         "completionGracePeriod": IN_TERMINAL,
     },
     "Barrier": {
@@ -205,12 +205,12 @@ SHOWN_BY = {
     },
     "Coordination": {
         "barriers": BARRIER,
-        "votingThreshold": f"{PATTERNS}::test_votes_are_counted_as_the_strategy_says",
-        "consensusStrategy": f"{PATTERNS}::test_votes_are_counted_as_the_strategy_says",
+        "votingThreshold": f"{PATTERNS}::test_votes_are_counted_by_the_strategy",
+        "consensusStrategy": f"{PATTERNS}::test_votes_are_counted_by_the_strategy",
     },
     "SharedState": {"backend": KEPT, "ttl": KEPT, "namespace": KEPT},
     "ErrorHandling": {
-        "strategy": f"{EFFECTS}::test_a_strategy_says_whether_others_go_on",
+        "strategy": f"{EFFECTS}::test_error_strategies_decide_other_steps",
         "maxRetries": HANDLED,
         "retryDelay": "workflows/test_plan.py::test_how_often_a_step_is_tried_again",
         "backoff": "workflows/test_plan.py::test_how_often_a_step_is_tried_again",

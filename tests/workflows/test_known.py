@@ -19,7 +19,7 @@ class Real(Play):
         return step_values(self.state, node).holds(node.step.if_ or "")
 
 
-def test_only_steps_that_have_ended_are_known() -> None:
+def test_only_ended_steps_have_values() -> None:
     play = Play(plan_of(step("a", retries=1), step("b", "a"), vars={"x": 1}, input="hello"))
     play.turn()
     steps = step_values(play.state, play.state.nodes["b"]).steps
@@ -36,7 +36,7 @@ def test_only_steps_that_have_ended_are_known() -> None:
         values.text("{{steps.b.output}}")
 
 
-def test_an_item_is_called_as_its_map_says() -> None:
+def test_items_have_the_map_s_name() -> None:
     state = RunState(plan_of(mapping("m", as_="word")))
     state.apply(StepStarted(step="m", attempt=1, at=START, items=("x", "y")))
     values = step_values(state, state.nodes["m[1]"])
@@ -73,7 +73,7 @@ def test_items_have_conditions_too() -> None:
     assert [play.standing()[f"m[{index}]"] for index in range(3)] == ["completed", "skipped", "completed"]
 
 
-def test_a_condition_about_what_is_not_known_fails_its_step() -> None:
+def test_conditions_on_missing_values_fail_the_step() -> None:
     play = Real(plan_of(step("a", if_="vars.nothing == 1")))
     decision = decide(play.state, START, play.holds)
     assert decision.outcome is not None

@@ -67,7 +67,7 @@ def test_lists_without_names_are_replaced(tmp_path: Path) -> None:
     assert read_source(text, str(tmp_path / "flow.yaml")).document.agents[0].channels == ("z",)
 
 
-def test_ones_own_templates_count_first_and_mistakes_are_where_they_are(tmp_path: Path) -> None:
+def test_user_templates_win_and_errors_name_their_file(tmp_path: Path) -> None:
     (tmp_path / ".accord" / "workflows").mkdir(parents=True)
     own = tmp_path / ".accord" / "workflows" / "bug-fix.yaml"
     own.write_text('version: "1"\nname: own\nswarm: {patern: dag}\n', encoding="utf-8")

@@ -47,13 +47,13 @@ def test_a_step_stands_from_its_first_line_to_its_last() -> None:
     assert lines("third") == LineRange(23, 28)
 
 
-def test_items_rounds_and_steps_of_patterns_stand_where_they_come_from() -> None:
+def test_generated_steps_keep_their_source_position() -> None:
     assert lines("third[0][2]") == lines("third")
     assert lines("second-round-3") == lines("second")
     assert lines("writer-turn", step=Step(name="writer-turn", agent="writer")) == LineRange(5, 5)
 
 
-def test_what_is_not_there_stands_nowhere() -> None:
+def test_missing_elements_have_no_position() -> None:
     assert lines("fourth") is None
     assert lines("first", "nothing") is None
     assert lines("first", text="a: [") is None

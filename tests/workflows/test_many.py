@@ -75,9 +75,7 @@ async def held(host: Host, count: int) -> tuple[int, int]:
     return len(gc.get_objects()), len(asyncio.all_tasks())
 
 
-async def test_a_thousand_runs_that_wait_hold_nothing_and_go_on_on_another_node(
-    hosting: Hosting, tmp_path: Path
-) -> None:
+async def test_a_thousand_suspended_runs_resume_on_another_node(hosting: Hosting, tmp_path: Path) -> None:
     first = await node(hosting, tmp_path, Noting())
 
     async def begin(number: int) -> str:

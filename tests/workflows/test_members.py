@@ -79,7 +79,7 @@ async def asked(
 FAR = AgentDef(name="far", runtime="a2a", url="http://far.example", headers={"A": "1"}, timeout=5)
 
 
-def test_steps_of_one_agent_are_done_by_one_member_unless_they_want_it_otherwise() -> None:
+def test_steps_of_an_agent_share_a_member_by_default() -> None:
     dev = AgentDef(name="dev", command="true")
     steps = (
         STEP,
@@ -131,7 +131,7 @@ def test_an_agent_gives_defaults_and_a_step_overrides_them_one_by_one() -> None:
 
 
 @pytest.mark.proves("1-07", "1-18")
-def test_an_agent_elsewhere_has_a_minute() -> None:
+def test_remote_agents_have_a_minute() -> None:
     member = member_for(plan_of(), Step(name="s", type="a2a", url="http://x.example"))
     assert member is not None
     assert member.agent.timeout == 60
@@ -150,12 +150,12 @@ def test_an_agent_elsewhere_has_a_minute() -> None:
         ({"mode": "auto"}, ReportMode.AUTO),
     ],
 )
-def test_answers_are_streamed_unless_a_document_says_otherwise(said: dict[str, Any], mode: ReportMode) -> None:
+def test_answers_are_streamed_by_default(said: dict[str, Any], mode: ReportMode) -> None:
     assert mode_of(AgentDef(name="a", runtime="a2a", url="http://x.example", **said)) is mode
 
 
 @pytest.mark.parametrize(("streams", "mode"), [(True, ReportMode.SUBSCRIBE), (False, ReportMode.POLL)])
-def test_an_agent_is_followed_over_a_stream_if_it_has_one_and_never_by_webhook(streams: bool, mode: ReportMode) -> None:
+def test_agents_are_streamed_if_supported_and_never_by_webhook(streams: bool, mode: ReportMode) -> None:
     offer = CardOffer(pushes=True, streams=streams, numbers_events=False, output_modes=())
     terms = RemoteTerms(mode=ReportMode.FOLLOW, webhook="https://us.example/hook")
     assert offer.mode(terms, may_push=True) is mode
@@ -196,9 +196,7 @@ def recorded(folder: Path, name: str) -> dict[str, str]:
         ("agent", "agent", ["-p", "--model", "m-1"]),
     ],
 )
-async def test_a_command_is_called_as_its_documentation_says(
-    tmp_path: Path, cli: Any, binary: str, expected: list[str]
-) -> None:
+async def test_commands_are_called_as_documented(tmp_path: Path, cli: Any, binary: str, expected: list[str]) -> None:
     agent = AgentDef(
         name="dev",
         cli=cli,
@@ -216,7 +214,7 @@ async def test_a_command_is_called_as_its_documentation_says(
         assert "GOOSE_MODEL=m-1" in (tmp_path / "env").read_text()
 
 
-async def test_an_agent_is_told_who_it_is_what_it_may_and_what_to_do(tmp_path: Path) -> None:
+async def test_prompts_contain_role_permissions_and_task(tmp_path: Path) -> None:
     agent = AgentDef(
         name="dev",
         command=does("echo"),
@@ -237,7 +235,7 @@ async def test_an_agent_is_told_who_it_is_what_it_may_and_what_to_do(tmp_path: P
 
 
 @pytest.mark.parametrize("preset", ["reviewer", "analyst"])
-def test_who_only_looks_is_told_to_change_nothing(preset: Any) -> None:
+def test_read_only_agents_are_told_to_change_nothing(preset: Any) -> None:
     member = Member(agent=AgentDef(name="dev", command="true", preset=preset))
     assert not member.is_interactive
     assert "change no files" in member_prompt(member, STEP, "look")
@@ -290,7 +288,7 @@ async def test_a_coding_agent_gets_its_own_key_and_no_other_secret(tmp_path: Pat
     }
 
 
-async def test_an_agent_that_fails_says_why_and_paths_are_no_secrets(tmp_path: Path) -> None:
+async def test_failed_agents_report_reason_and_paths(tmp_path: Path) -> None:
     env = environment(tmp_path, WHERE=str(HERE / "clis" / "painter.py"), API_TOKEN="very-secret-value")
     command = f"sh -c {shlex.quote('echo $WHERE and $API_TOKEN >&2; exit 3')}"
     named = {"WHERE": "${WHERE}", "API_TOKEN": "${API_TOKEN}"}
@@ -300,7 +298,7 @@ async def test_an_agent_that_fails_says_why_and_paths_are_no_secrets(tmp_path: P
     assert result.error == f"member ended with exit code 3: {HERE / 'clis' / 'painter.py'} and ***"
 
 
-async def test_a_command_goes_on_with_a_conversation_that_steps_share(tmp_path: Path) -> None:
+async def test_commands_continue_shared_conversations(tmp_path: Path) -> None:
     script = HERE.parent / "agents" / "process" / "clis" / "claude.py"
     env = recorded(tmp_path, "claude")
     (tmp_path / "bin" / "claude").write_text(f'#!/bin/sh\nexec {sys.executable} -I {script} "$@"\n')
@@ -350,7 +348,7 @@ def came(member: Member, task: Task) -> Result:
     return judge_completion("build", child_result(member, task), CompletionEvidence(has_exited=has_exited(task)))
 
 
-async def test_an_agent_in_a_terminal_is_done_when_it_says_so_and_not_when_it_is_told(tmp_path: Path) -> None:
+async def test_terminal_agents_end_at_their_own_marker_only(tmp_path: Path) -> None:
     member = interactive("done")
     result = came(member, await asked(member, "Build it, then print STEP_COMPLETE:build", tmp_path))
     assert (result.ok, result.reason) == (True, "completed_by_evidence"), result
@@ -379,7 +377,7 @@ async def test_an_agent_that_falls_silent_without_evidence_has_failed(tmp_path: 
     assert came(member, task).reason == "failed_no_evidence"
 
 
-async def test_an_agent_that_falls_silent_is_reminded_and_has_more_time_then(tmp_path: Path) -> None:
+async def test_silent_agents_are_nudged_and_get_more_time(tmp_path: Path) -> None:
     member = interactive("nudged", idle_nudge=IdleNudge(nudge_after=2, escalate_after=60, max_nudges=1))
     result = came(member, await asked(member, "Build it", tmp_path))
     assert (result.ok, result.reason) == (True, "completed_by_evidence")
@@ -389,7 +387,7 @@ async def test_an_agent_that_falls_silent_is_reminded_and_has_more_time_then(tmp
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_model_is_asked_as_what_it_is(tmp_path: Path) -> None:
+async def test_model_agents_use_their_api(tmp_path: Path) -> None:
     async with serving() as models:
         agent = AgentDef(
             name="thinker",
@@ -432,7 +430,7 @@ def remote(url: str, **said: Any) -> Member:
 
 @pytest.mark.proves("1-01", "1-10", "1-28", "1-31")
 @pytest.mark.parametrize("said", [{}, {"streaming": False}, {"streaming": True}, {"mode": "push"}])
-async def test_an_agent_elsewhere_answers(tmp_path: Path, parrot: Server, said: dict[str, Any]) -> None:
+async def test_remote_agents_answer(tmp_path: Path, parrot: Server, said: dict[str, Any]) -> None:
     member = remote(parrot.url, **said)
     result = child_result(member, await asked(member, "hello there", tmp_path))
     assert result.ok, result
@@ -441,7 +439,7 @@ async def test_an_agent_elsewhere_answers(tmp_path: Path, parrot: Server, said: 
 
 
 @pytest.mark.proves("1-16", "1-26")
-async def test_an_agent_elsewhere_that_fails_says_why(tmp_path: Path, parrot: Server) -> None:
+async def test_failed_remote_agents_report_the_reason(tmp_path: Path, parrot: Server) -> None:
     member = remote(parrot.url)
     result = child_result(member, await asked(member, "break", tmp_path))
     assert (result.ok, result.error) == (False, "A2A agent failed: no such city")
@@ -543,7 +541,7 @@ async def test_an_agent_without_a_card_is_talked_to_all_the_same(
 
 
 @pytest.mark.proves("C-16")
-async def test_secrets_of_headers_come_from_the_environment_and_from_credentials(tmp_path: Path) -> None:
+async def test_header_secrets_come_from_environment_and_credentials(tmp_path: Path) -> None:
     keys = KeyManager(env={"ACCORD_KEY_FAR": "from-the-keys"})
     env = environment(tmp_path, TOKEN="from-the-environment")
     with cardless() as there:
@@ -555,7 +553,7 @@ async def test_secrets_of_headers_come_from_the_environment_and_from_credentials
 
 
 @pytest.mark.parametrize("said", [{"headers": {"Authorization": "Bearer ${TOKEN}"}}, {"credentials": "far"}])
-async def test_what_a_card_asks_for_may_be_a_header_or_a_credential(tmp_path: Path, said: dict[str, Any]) -> None:
+async def test_card_requirements_are_met_by_headers_or_credentials(tmp_path: Path, said: dict[str, Any]) -> None:
     keys = KeyManager(env={"ACCORD_TOKEN_FAR": "t-1"})
     with cardless("1.0") as there:
         there.card = {
@@ -596,7 +594,7 @@ async def test_credential_of_other_hosts_is_not_sent_to_an_agent(tmp_path: Path,
     assert there.methods == []
 
 
-async def test_an_agent_that_is_not_there_fails_in_its_time_and_says_so(tmp_path: Path) -> None:
+async def test_unreachable_agents_fail_in_time(tmp_path: Path) -> None:
     member = remote("http://127.0.0.1:9", timeout=3)
     result = child_result(member, await asked(member, "hi", tmp_path))
     assert (result.error or "").startswith("A2A agent failed: The remote agent could not be reached: ")
@@ -630,7 +628,7 @@ def test_an_end_without_a_word_is_named(state: TaskState) -> None:
 
 
 @pytest.mark.proves("1-02", "1-58")
-async def test_agents_elsewhere_are_looked_for_before_a_run(tmp_path: Path, parrot: Server) -> None:
+async def test_remote_agents_are_checked_before_a_run(tmp_path: Path, parrot: Server) -> None:
     there = AgentDef(name="there", runtime="a2a", url=parrot.url)
     away = AgentDef(name="away", runtime="a2a", url="http://127.0.0.1:9")
     unset = AgentDef(name="unset", runtime="a2a", url=parrot.url, headers={"X": "${NOT_SET}"})

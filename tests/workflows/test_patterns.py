@@ -58,7 +58,7 @@ def test_the_page_has_a_section_for_each_pattern_and_no_other() -> None:
 
 
 @each("pattern", PATTERNS)
-def test_each_example_becomes_what_its_section_says(pattern: str) -> None:
+def test_documented_examples_expand_as_described(pattern: str) -> None:
     section = SECTIONS[pattern]
     (becomes,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     assert lines_of(planned(example(pattern))) == becomes.splitlines()
@@ -67,7 +67,7 @@ def test_each_example_becomes_what_its_section_says(pattern: str) -> None:
 
 
 @each("pattern", PATTERNS)
-def test_what_a_pattern_makes_is_only_plain_steps_in_an_order(pattern: str) -> None:
+def test_patterns_expand_to_plain_steps(pattern: str) -> None:
     made = planned(example(pattern))
     seen: set[str] = set()
     left = {step.name: set(step.depends_on or ()) for step in made.steps}
@@ -86,7 +86,7 @@ def test_a_pipeline_is_really_sequential() -> None:
     assert [step.depends_on for step in planned(text).steps] == [(), *((f"s{number}",) for number in range(19))]
 
 
-def test_what_a_step_says_itself_counts_more_than_the_pattern() -> None:
+def test_step_fields_override_the_pattern() -> None:
     text = document(
         "pipeline",
         ["a"],
@@ -148,7 +148,7 @@ def test_a_manager_that_depends_on_a_worker_collects() -> None:
     ]
 
 
-def test_others_are_heard_unless_the_task_speaks_of_them() -> None:
+def test_other_outputs_are_added_unless_referenced() -> None:
     last = "name: sum, agent: c, task: 'Sum up {{steps.a.output | first-line}}'"
     text = document(
         "scatter-gather", ["a", "b", "c"], ["name: a, agent: a, task: x", "name: b, agent: b, task: x", last]
@@ -191,16 +191,14 @@ def test_others_are_heard_unless_the_task_speaks_of_them() -> None:
         ("circuit-breaker", ["p: primary"], "fallback or backup"),
     ],
 )
-def test_agents_that_do_not_fit_are_an_error_that_says_what_is_missing(
-    pattern: str, agents: list[str], missing: str
-) -> None:
+def test_unfit_agents_are_errors_that_name_the_missing_role(pattern: str, agents: list[str], missing: str) -> None:
     steps = [f"name: do-{agent[0]}, agent: {agent.partition(':')[0]}, task: x" for agent in agents]
     with pytest.raises(BadDocument, match=missing) as refusal:
         planned(document(pattern, agents, steps))
     assert [finding.code for finding in refusal.value.findings] == ["WRONG_CAST"]
 
 
-def test_a_name_that_is_no_pattern_is_an_error_with_the_nearest() -> None:
+def test_unknown_patterns_get_a_suggestion() -> None:
     with pytest.raises(BadDocument, match="did you mean 'pipeline'") as refusal:
         planned(document("pipelin", ["a"], ["name: a, agent: a, task: x"]))
     assert refusal.value.findings[0].code == "UNKNOWN_PATTERN"
@@ -228,9 +226,7 @@ def test_a_name_that_is_no_pattern_is_an_error_with_the_nearest() -> None:
         (["a", "b"], ["a", "b"], "", "fan-out"),
     ],
 )
-def test_a_document_that_names_no_pattern_gets_the_one_that_its_roles_mean(
-    agents: list[str], steps: list[str], more: str, chosen: str
-) -> None:
+def test_patterns_default_by_roles(agents: list[str], steps: list[str], more: str, chosen: str) -> None:
     written = [f"name: s-{step.partition(',')[0]}, agent: {step}, task: x" for step in steps]
     assert planned(document("", agents, written, more)).pattern == chosen
 
@@ -297,7 +293,7 @@ def test_a_review_ends_with_the_first_approval(tmp_path: Path) -> None:
     assert output(play, "build") == "at once"
 
 
-def test_what_is_never_approved_fails_the_run(tmp_path: Path) -> None:
+def test_unapproved_work_fails_the_run(tmp_path: Path) -> None:
     never = {f"review-round-{number}": "no\nDECISION: REJECT" for number in (1, 2)}
     play = outcome(example("review-loop"), never, tmp_path)
     assert play.standing()["review"] == "failed"
@@ -320,7 +316,7 @@ def test_what_is_never_approved_fails_the_run(tmp_path: Path) -> None:
         ([], "majority", 0.0, ""),
     ],
 )
-def test_votes_are_counted_as_the_strategy_says(
+def test_votes_are_counted_by_the_strategy(
     decisions: list[str], strategy: str, threshold: float | None, agreed: str
 ) -> None:
     texts = [f"I think so.\n**VOTE:** {word}." if word else "I abstain" for word in decisions]
@@ -344,7 +340,7 @@ def test_which_line_is_a_vote(text: str, vote: str) -> None:
     assert functions.vote_in(text) == vote
 
 
-def test_a_rejection_is_no_consensus(tmp_path: Path) -> None:
+def test_rejections_prevent_consensus(tmp_path: Path) -> None:
     said = dict.fromkeys(("ann", "bob", "cleo"), "VOTE: REJECT")
     play = outcome(example("consensus"), said, tmp_path)
     assert play.standing() | {"consensus": "failed", "publish": "skipped"} == play.standing()
@@ -371,7 +367,7 @@ def test_a_verifier_stops_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "pattern", ["consensus", "verifier", "competitive", "swarm", "debate", "blackboard", "auction"]
 )
-def test_what_stands_below_comes_after(pattern: str) -> None:
+def test_lower_levels_run_later(pattern: str) -> None:
     first = "steps:\n      - {name: begin, type: deterministic, command: 'true'}\n"
     last = "      - {name: go-on, type: deterministic, command: 'true'}\n"
     made = planned(example(pattern).replace("steps:\n", first) + last)
@@ -418,7 +414,7 @@ def test_a_fallback_stands_in_after_all_retries(tmp_path: Path) -> None:
     assert outcome(example("circuit-breaker"), {}, tmp_path).standing()["ask-spare"] == "skipped"
 
 
-def test_a_saga_undoes_what_was_done_when_a_later_step_fails(tmp_path: Path) -> None:
+def test_sagas_compensate_after_a_failure(tmp_path: Path) -> None:
     steps = [f"name: {name}, agent: clerk, task: do {name}" for name in ("one", "two", "three")]
     text = document("saga", ["clerk", "undoer: compensate-handler"], steps)
     play = outcome(text, {"three": None}, tmp_path)
@@ -428,7 +424,7 @@ def test_a_saga_undoes_what_was_done_when_a_later_step_fails(tmp_path: Path) -> 
     assert outcome(text, {}, tmp_path).began() == ["one", "two", "three"]
 
 
-def test_a_handoff_ends_with_who_is_done(tmp_path: Path) -> None:
+def test_handoffs_end_with_the_final_agent(tmp_path: Path) -> None:
     play = outcome(example("handoff"), {"triage": "easy: 42\nDECISION: DONE"}, tmp_path)
     assert play.standing()["expert"] == "skipped"
     assert output(play, "handoff-result").startswith("easy: 42")
@@ -437,7 +433,7 @@ def test_a_handoff_ends_with_who_is_done(tmp_path: Path) -> None:
     assert "hard" in play.told["expert"]
 
 
-def test_who_debates_hears_the_others_and_the_judge_the_last_round(tmp_path: Path) -> None:
+def test_debaters_get_other_answers_and_the_judge_the_last(tmp_path: Path) -> None:
     said = {"pro-round-1": "first pro", "con-round-1": "first con", "pro": "second pro", "con": "second con"}
     play = outcome(example("debate"), said, tmp_path)
     assert "first con" in play.told["pro"]
@@ -483,6 +479,6 @@ def test_a_loop_whose_condition_never_holds_fails(tmp_path: Path) -> None:
     assert play.standing()["use"] == "skipped"
 
 
-def test_a_loop_must_say_until_when() -> None:
+def test_loops_need_an_end_condition() -> None:
     with pytest.raises(BadDocument, match="until"):
         planned(document("dag", ["a"], ["name: x, agent: a, task: x, maxIterations: 3"]))

@@ -38,7 +38,7 @@ from tests.workflows.scenes import git, repository
         ("a+b(c).txt", ["a+b(c).txt"], ["aab(c).txt"]),
     ],
 )
-def test_patterns_are_those_of_ignore_files(pattern: str, meant: list[str], not_meant: list[str]) -> None:
+def test_patterns_follow_gitignore(pattern: str, meant: list[str], not_meant: list[str]) -> None:
     assert [path for path in meant if not matches(path, [pattern])] == []
     assert [path for path in not_meant if matches(path, [pattern])] == []
 
@@ -70,20 +70,18 @@ def test_the_last_pattern_counts() -> None:
         (Permissions(inherit=False), "ignored/a", True),
     ],
 )
-def test_permissions_come_to_what_may_be_changed(
-    tmp_path: Path, permissions: Permissions, path: str, may: bool
-) -> None:
+def test_permissions_yield_writable_paths(tmp_path: Path, permissions: Permissions, path: str, may: bool) -> None:
     (tmp_path / ".agentignore").write_text("# not for agents\n\nignored/\n")
     (tmp_path / ".agentreadonly").write_text("fixed\n")
     assert (find_violation([path], rules_in(permissions, tmp_path)) is None) is may
 
 
-def test_who_may_do_anything_need_not_be_watched(tmp_path: Path) -> None:
+def test_unrestricted_agents_are_not_checked(tmp_path: Path) -> None:
     assert rules_in(Permissions(), tmp_path).is_free
     assert not rules_in(Permissions(access="readonly"), tmp_path).is_free
 
 
-def test_a_profile_says_what_an_agent_does_not() -> None:
+def test_profiles_fill_missing_permissions() -> None:
     profile = Permissions(access="readonly", why="of the profile", files=Files(write=("a",), deny=("x",)))
     own = Permissions(profile="careful", files=Files(write=("b",), deny=("y",)))
     expected = Permissions(access="readonly", why="of the profile", files=Files(write=("b",), deny=("x", "y")))
@@ -112,7 +110,7 @@ async def test_every_change_is_seen(tmp_path: Path) -> None:
     assert found == [".env", "forged", "link", "made/file", "new", "old", "removed"]
 
 
-async def test_what_is_not_the_agents_is_not_looked_at(tmp_path: Path) -> None:
+async def test_foreign_files_are_not_checked(tmp_path: Path) -> None:
     here = repository(tmp_path / "repo")
     before = await take_snapshot(here)
     git(here, "worktree", "add", "--quiet", "-b", "other", str(here / ".worktrees" / "other"))
@@ -123,7 +121,7 @@ async def test_what_is_not_the_agents_is_not_looked_at(tmp_path: Path) -> None:
     assert changed_files(before, await take_snapshot(here)) == [".accord/steps.yaml"]
 
 
-async def test_what_was_changed_since_is_seen_without_having_looked_before(tmp_path: Path) -> None:
+async def test_changes_are_detected_without_a_baseline(tmp_path: Path) -> None:
     (tmp_path / "old").touch()
     (tmp_path / "new").touch()
     at_ms = (tmp_path / "old").stat().st_ctime_ns // 1_000_000 + 1
@@ -139,7 +137,7 @@ def test_an_error_names_the_files() -> None:
     assert found.endswith("f00, f01, f02, f03, f04, f05, f06, f07, f08, f09 and 2 more")
 
 
-def test_an_agent_is_told() -> None:
+def test_agents_get_their_permissions() -> None:
     said = Permissions(
         access="restricted",
         why="an audit",
@@ -152,7 +150,7 @@ def test_an_agent_is_told() -> None:
     assert describe_permissions(Permissions()) == ""
 
 
-def test_what_somebody_else_may_change_is_not_held_against_an_agent() -> None:
+def test_changes_by_others_are_not_blamed() -> None:
     mine, theirs = PermissionRules(write=("a/**",)), PermissionRules(write=("b/**",))
     assert find_violation(["a/x", "b/y"], mine, [theirs]) is None
     assert "c/z" in (find_violation(["a/x", "c/z"], mine, [theirs]) or "")

@@ -122,7 +122,7 @@ def test_how_often_a_step_is_tried_again(step: str, more: str, expected: tuple[A
     assert (made.retries, made.retry_delay, made.backoff, made.on_error) == expected
 
 
-def test_items_of_a_map_are_what_is_tried_again() -> None:
+def test_map_items_are_retried() -> None:
     inner = "step: {name: one, agent: a, task: 'do {{item}} {{index}} {{file}}'}"
     text = steps(f"name: all, type: map, over: [1, 2], as: file, retries: 3, onError: retry, {inner}")
     (made,) = planned(text).steps
@@ -144,7 +144,7 @@ def test_where_a_step_works() -> None:
     assert places == ["/nowhere/../repo", "sub/{{vars.v}}", "/nowhere/../repo", None]
 
 
-def test_what_else_a_run_follows() -> None:
+def test_run_limits_of_a_plan() -> None:
     more = """
 description: whole
 coordination: {barriers: [{name: gate, waitFor: [x], mode: any}, {name: other, waitFor: [not-here]}]}
@@ -267,7 +267,7 @@ def test_variables_that_need_each_other_or_nothing_are_refused() -> None:
         (["name: x, type: deterministic, command: 'sh -c {{input}}'"], "INJECTION_RISK"),
     ],
 )
-def test_what_would_have_no_value_is_refused_before_anything_runs(written: list[str], code: str) -> None:
+def test_missing_values_are_refused_before_the_run(written: list[str], code: str) -> None:
     assert refused(steps(*written)) == [code]
 
 
@@ -290,7 +290,7 @@ def test_a_verification_takes_values_by_the_same_rules() -> None:
     planned(steps(step % "argv: [sh, -c, 'test \"$1\"', _, '{{input}}'], allowInterpreter: true"))
 
 
-def test_what_has_a_default_or_comes_later_is_not_refused() -> None:
+def test_values_with_defaults_or_later_sources_pass() -> None:
     planned(
         steps(
             "name: x, agent: a, task: \"{{vars.nope | default('')}} {{state.s}} {{env.TOKEN}}\"",
@@ -300,7 +300,7 @@ def test_what_has_a_default_or_comes_later_is_not_refused() -> None:
     )
 
 
-def test_what_a_url_says_of_variables_is_put_in() -> None:
+def test_url_variables_are_filled_in() -> None:
     text = steps("name: x, type: a2a, url: 'http://{{vars.host}}/${TOKEN}', task: x", more="vars: {host: h}")
     assert planned(text).steps[0].url == "http://h/${TOKEN}"
 
@@ -317,7 +317,7 @@ steps:
 """
 
 
-def test_steps_of_ones_own_are_filled_in_with_values_and_not_with_text() -> None:
+def test_custom_steps_get_typed_values() -> None:
     text = steps(
         "name: a1, use: lint, with: {path: 'src; rm -rf x'}, retries: 2",
         "name: b1, use: lint, with: {path: 'x/{{input}}.py', level: 4}, dependsOn: [a1]",
@@ -335,7 +335,7 @@ def test_steps_of_ones_own_are_filled_in_with_values_and_not_with_text() -> None
     ("use", "code"),
     [("lint", "BAD_PARAMS"), ("lint, with: {path: x, paht: y}", "BAD_PARAMS"), ("lnit", "UNKNOWN_CUSTOM_STEP")],
 )
-def test_steps_of_ones_own_must_be_given_what_they_need(use: str, code: str) -> None:
+def test_custom_steps_need_their_required_fields(use: str, code: str) -> None:
     assert refused(steps(f"name: x, use: {use}", more=OWN)) == [code]
 
 
@@ -374,7 +374,7 @@ def test_a_variable_that_a_step_would_not_fill_in_is_refused(value: str) -> None
         assert planned(by_agent).steps
 
 
-def test_what_is_in_a_map_within_a_map_is_judged_too() -> None:
+def test_nested_maps_are_validated() -> None:
     def nested(inner: str) -> str:
         cell = f"{{name: x, type: map, over: '{{{{row}}}}', as: cell, step: {{name: z, {inner}}}}}"
         return steps(f"name: f, type: map, over: [[1]], as: row, step: {cell}")
@@ -389,7 +389,7 @@ def test_what_is_in_a_map_within_a_map_is_judged_too() -> None:
 # --- the dry run ------------------------------------------------------------------------------------------------------
 
 
-def test_the_dry_run_says_what_would_be_done() -> None:
+def test_dry_runs_list_actions() -> None:
     found = dry_run_report(planned(HYBRID))
     assert [[line.name for line in wave] for wave in found.waves] == [
         ["plan", "elsewhere", "inline"],
@@ -403,7 +403,7 @@ def test_the_dry_run_says_what_would_be_done() -> None:
     assert found.warnings == (), "that nothing ends plan is for the checks to say"
 
 
-def test_the_dry_run_says_what_is_waited_asked_and_gone_over() -> None:
+def test_dry_runs_list_waits_approvals_and_maps() -> None:
     cell = "{name: x, type: map, over: [1, 2], as: y, step: {name: z, type: deterministic, command: 'echo {{y}}'}}"
     text = steps(
         "name: a, type: wait, for: 90m",
@@ -425,7 +425,7 @@ def test_the_dry_run_says_what_is_waited_asked_and_gone_over() -> None:
     }
 
 
-def test_the_dry_run_warns_of_what_may_surprise() -> None:
+def test_dry_runs_have_warnings() -> None:
     written = [f"name: s{number}, type: deterministic, command: 'true'" for number in range(6)]
     names = ", ".join(f"s{number}" for number in range(6))
     text = steps(*written, f"name: all, agent: a, timeout: 1m, dependsOn: [{names}], task: x").replace(

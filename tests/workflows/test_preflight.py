@@ -28,7 +28,7 @@ from tests.workflows.scenes import environment
         (Preflight(command="echo x", success_if="("), "is not a valid regular expression"),
     ],
 )
-async def test_a_check_fails_as_it_says(tmp_path: Path, check: Preflight, wrong: str | None) -> None:
+async def test_preflight_checks_fail_with_their_message(tmp_path: Path, check: Preflight, wrong: str | None) -> None:
     found = await run_preflight_checks([check], directory=tmp_path, env=environment(tmp_path))
     if wrong is None:
         assert found == []

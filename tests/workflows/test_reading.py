@@ -84,7 +84,7 @@ def test_names_of_agent_relay_and_ours_are_the_same_document() -> None:
     assert load_document(DOCUMENTS / "relay-camel.yaml") == load_document(DOCUMENTS / "relay-snake.yaml")
 
 
-def test_every_name_that_is_accepted_is_read_somewhere_in_the_documents() -> None:
+def test_every_accepted_field_is_used_in_a_document() -> None:
     """Agent-relay's whole vocabulary is in files that read: a member that gets lost fails here."""
     wanted = {
         (struct, member.name)
@@ -125,7 +125,7 @@ def _used(value: object) -> set[tuple[type[Struct], str]]:
 # --- the text ---------------------------------------------------------------------------------------------------------
 
 
-def test_scalars_are_those_of_yaml_1_2() -> None:
+def test_scalars_follow_yaml_1_2() -> None:
     text = "[on, yes, NO, 012, 0o17, 0x1f, 1e3, .5, 1_000, 2001-01-01, ~, '', TRUE, '1', !!str 1, 12:30:00]"
     assert parse_yaml(text).tree == [
         *("on", "yes", "NO", 12, 15, 31, 1000.0, 0.5, "1_000", "2001-01-01", None, "", True, "1", "1", "12:30:00")
@@ -141,7 +141,7 @@ def test_values_know_where_they_stand() -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_what_is_in_a_text_has_its_place_too(end: str) -> None:
+def test_positions_inside_block_text_are_exact(end: str) -> None:
     node = parse_yaml(end.join(["a: |-", "  one", "    {{two}}", "b: 'x {{y}}'", 'c: "\\x41 {{y}}"']))
     assert node.at(("a",), start=6)[1:] == (3, 5)
     assert node.at(("b",), start=2)[1:] == (4, 7)
@@ -181,7 +181,7 @@ def test_anchors_and_merges() -> None:
         ("#" * (4 * 1024 * 1024 + 1), "TOO_LARGE", (1, 1), "characters"),
     ],
 )
-def test_what_is_no_yaml_is_said_with_its_place(text: str, code: str, place: tuple[int, int], words: str) -> None:
+def test_invalid_yaml_names_the_position(text: str, code: str, place: tuple[int, int], words: str) -> None:
     (finding,) = findings(text)
     assert (finding.code, finding.line, finding.column) == (code, *place)
     assert words in str(finding)
@@ -210,7 +210,7 @@ def test_any_text_is_a_document_or_has_findings(text: str) -> None:
 
 
 @given(st.data())
-def test_a_file_that_somebody_damaged_is_read_or_has_findings(data: st.DataObject) -> None:
+def test_damaged_files_load_or_have_findings(data: st.DataObject) -> None:
     text = (DOCUMENTS / "everything.yaml").read_text(encoding="utf-8")
     begin = data.draw(st.integers(0, len(text)))
     end = begin + data.draw(st.integers(0, 20))
@@ -245,12 +245,12 @@ def test_times(written: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "written", ["timeout: soon", "timeout: 10 minutes", "timeoutMs: 10m", "timeout: true", "timeout: 5M"]
 )
-def test_what_is_no_time_is_refused_with_how_it_is_written(written: str) -> None:
+def test_invalid_durations_show_the_format(written: str) -> None:
     with pytest.raises(BadDocument, match=r"error BAD_DURATION: .*write `timeout: 90s`"):
         step(f"name: a\n{written}")
 
 
-def test_agent_relay_counts_one_time_in_milliseconds_without_saying_so() -> None:
+def test_bare_relay_timeouts_are_milliseconds() -> None:
     made = step("name: a\nverification: {type: custom, value: x, diagnosticTimeout: 60000}")
     assert made.verification is not None
     assert made.verification.diagnostic_timeout == 60
@@ -355,7 +355,7 @@ def test_a_mistake_has_its_place_its_code_and_its_fix(text: str, code: str, line
     assert CODES[code].severity == "error"
 
 
-def test_all_mistakes_are_said_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     found = findings("name: 5\nagents: [{cli: x}, 3]\nzzz: 1\n")
     assert [(one.code, one.line) for one in found] == [
         *(("MISSING_KEY", 1), ("MISSING_KEY", 1), ("BAD_TYPE", 1), ("MISSING_KEY", 2), ("BAD_VALUE", 2)),
@@ -384,7 +384,7 @@ def test_an_anchor_may_be_used_for_several_steps() -> None:
 
 @settings(max_examples=40)  # each is a whole document
 @given(documents)
-def test_what_is_written_reads_the_same(document: Document) -> None:
+def test_documents_round_trip(document: Document) -> None:
     assert read_document(write_document(document)) == document
 
 

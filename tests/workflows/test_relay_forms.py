@@ -27,7 +27,7 @@ async def test_a_loop_without_until_ends_with_its_verification(tmp_path: Path) -
     assert attempts(run, "work") == 2
 
 
-async def test_a_retried_agent_is_told_why_verification_failed(tmp_path: Path) -> None:
+async def test_retried_agents_get_the_verification_failure(tmp_path: Path) -> None:
     head = acting("cat >> told; echo ==== >> told; echo almost")
     check = "retries: 1\nretryDelay: 10ms\nverification: {type: output_contains, value: FLOUR, description: the sack}"
     run = await ran(flow(f"{DEV}\n{check}", head=head), tmp_path)
@@ -64,7 +64,7 @@ async def test_permissions_are_a_word_or_of_a_step_or_a_file(
         assert "a.key" in run.why
 
 
-async def test_the_store_is_not_what_an_agent_changes(tmp_path: Path) -> None:
+async def test_store_files_are_not_agent_changes(tmp_path: Path) -> None:
     settings = Settings(store=f"sqlite:///{tmp_path / 'accord.db'}")
     run = await ran(flow(DEV, head=acting("sleep 0.3; cat", permissions="readonly")), tmp_path, settings=settings)
     assert run.state == "COMPLETED", run.why

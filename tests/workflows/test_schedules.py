@@ -70,7 +70,7 @@ def test_the_next_times_of_a_schedule(cron: str, zone: str, since: str, due: lis
     assert times(cron, zone, since, len(due)) == due
 
 
-def test_the_latest_time_is_one_that_has_passed_since_another() -> None:
+def test_the_latest_due_time_lies_between() -> None:
     hourly = read_cron("0 * * * *")
     at = ms("2030-05-01T10:00Z")
     assert latest_time(hourly, UTC_ZONE, at - 1, at) == at
@@ -86,9 +86,7 @@ FIELD = st.sampled_from(["*", "*/7", "0", "3,17", "5-9"])
     at=st.integers(ms("2025-01-01T00:00Z"), ms("2035-01-01T00:00Z")),
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu"]),
 )
-def test_what_is_next_is_latest_when_it_has_come_and_nothing_is_in_between(
-    fields: tuple[str, ...], at: int, zone: str
-) -> None:
+def test_next_and_latest_times_are_consistent(fields: tuple[str, ...], at: int, zone: str) -> None:
     cron, where = read_cron(" ".join(fields)), ZoneInfo(zone)
     due = next_time(cron, where, at)
     assert due is not None
@@ -190,7 +188,7 @@ async def test_each_time_begins_one_run_however_many_nodes_there_are(nodes: Node
     assert await nodes.runs() == ["hour clock", "hour clock", "morning nobody"]
 
 
-async def test_a_node_that_starts_begins_nothing_that_another_has_begun(nodes: Nodes) -> None:
+async def test_schedules_start_once_across_nodes(nodes: Nodes) -> None:
     first = await nodes.add()
     await first.look()
     nodes.clock.becomes("2030-05-01T11:00Z")
@@ -226,7 +224,7 @@ async def test_the_clock_is_looked_at_when_something_is_due(nodes: Nodes) -> Non
     assert await timetable.look() == 60.0
 
 
-async def test_what_could_not_begin_is_tried_again_and_disturbs_nothing_else(nodes: Nodes) -> None:
+async def test_failed_schedule_starts_are_retried_alone(nodes: Nodes) -> None:
     timetable = await nodes.add()
     await timetable.look()
     begin, is_broken = timetable._begin, True
@@ -245,7 +243,7 @@ async def test_what_could_not_begin_is_tried_again_and_disturbs_nothing_else(nod
     assert await nodes.runs() == ["hour clock", "morning nobody"]
 
 
-async def test_it_goes_on_after_whatever_goes_wrong(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_scheduler_survives_any_error(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     timetable = await nodes.add()
     errors: list[Exception] = [StoreUnavailable("away"), RuntimeError("a mistake")]
     slept: list[float] = []

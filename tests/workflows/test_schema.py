@@ -32,12 +32,12 @@ def test_the_documents_are_valid(file: Path) -> None:
 
 @settings(max_examples=40)
 @given(documents)
-def test_what_is_written_is_valid(document: Document) -> None:
+def test_written_documents_match_the_schema(document: Document) -> None:
     OF_SHAPE.validate(parse_yaml(write_document(document)).tree)
 
 
 @each("row", [row for row in MISTAKES if row[1] != BESIDES])
-def test_what_is_not_read_is_not_valid(row: tuple[str, str, int, int, str]) -> None:
+def test_unreadable_documents_do_not_match_the_schema(row: tuple[str, str, int, int, str]) -> None:
     text = row[0]
     whole = HEAD.replace("swarm: {pattern: dag}", text) if text.startswith("swarm") else HEAD + text
     with pytest.raises(BadDocument):
@@ -47,7 +47,7 @@ def test_what_is_not_read_is_not_valid(row: tuple[str, str, int, int, str]) -> N
 
 
 @pytest.mark.proves("1-29")
-def test_a2a_steps_are_described_as_asked_for() -> None:
+def test_the_schema_describes_a2a_steps() -> None:
     step: dict[str, Any] = schema()["definitions"]["Step"]["properties"]
     assert {"agent", "deterministic", "worktree", "a2a"} <= set(step["type"]["enum"])
     assert (step["url"]["type"], {"format": "uri"} in step["url"]["anyOf"]) == ("string", True)
@@ -65,6 +65,6 @@ def test_every_key_has_a_sentence_and_nothing_else_has_one() -> None:
 
 
 @pytest.mark.parametrize(("name", "made"), [("reference.md", generate.reference), (SCHEMA_FILE, generate.published)])
-def test_what_is_published_is_what_the_code_says(name: str, made: Any) -> None:
+def test_the_published_schema_is_current(name: str, made: Any) -> None:
     written = (generate.FOLDER / name).read_text(encoding="utf-8")
     assert written == made(), "run docs/workflows/generate.py"

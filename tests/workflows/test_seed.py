@@ -90,9 +90,7 @@ async def test_the_hybrid_example_runs_unchanged(tmp_path: Path, started: Starti
 
 
 @pytest.mark.proves("1-36")
-async def test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on_it(
-    tmp_path: Path, started: Starting, before: Before
-) -> None:
+async def test_missing_output_tokens_fail_the_step(tmp_path: Path, started: Starting, before: Before) -> None:
     wire = before(started(NEW))
     text = (DOCUMENTS / "hybrid.yaml").read_text()
     text = text.replace("http://localhost:9000", wire.url).replace("http://localhost:9001", wire.url)
@@ -157,7 +155,7 @@ async def test_a_pipeline_is_sequential_without_any_edges(tmp_path: Path, starte
 @pytest.mark.proves("1-23", "1-19", "1-31")
 @pytest.mark.parametrize("peer", [NEW, OLD], ids=["1.0", "0.3"])
 @pytest.mark.parametrize("streaming", ["true", "false"])
-async def test_a_step_is_streamed_unless_it_says_otherwise(
+async def test_steps_stream_by_default(
     tmp_path: Path, started: Starting, before: Before, peer: Peer, streaming: str
 ) -> None:
     wire = before(started(peer))
@@ -169,9 +167,7 @@ async def test_a_step_is_streamed_unless_it_says_otherwise(
 
 
 @pytest.mark.proves("1-18", "1-19", "1-21", "C-16")
-async def test_what_an_agent_and_a_step_say_reaches_the_wire_field_by_field(
-    tmp_path: Path, started: Starting, before: Before
-) -> None:
+async def test_agent_and_step_fields_reach_the_wire(tmp_path: Path, started: Starting, before: Before) -> None:
     wire, other = before(started(NEW)), before(started(NEW))
     head = f"""
 agents:
@@ -228,7 +224,7 @@ async def test_a_failed_task_fails_its_step_with_its_text(tmp_path: Path, ours: 
 
 @pytest.mark.proves("C-07")
 @pytest.mark.parametrize("streaming", ["true", "false"])
-async def test_everything_that_an_agent_made_is_what_the_step_says(tmp_path: Path, streaming: str) -> None:
+async def test_step_output_is_all_artifact_text(tmp_path: Path, streaming: str) -> None:
     (tmp_path / "far").mkdir()
     with served(tmp_path / "far", f"{HERE / 'elsewhere.py'}:maker") as far:
         step = f"name: say\ntype: a2a\nurl: {far.url}\ntask: x\nstreaming: {streaming}"
@@ -238,7 +234,7 @@ async def test_everything_that_an_agent_made_is_what_the_step_says(tmp_path: Pat
 
 @pytest.mark.proves("1-22")
 @pytest.mark.parametrize("peer", [NEW, OLD], ids=["1.0", "0.3"])
-async def test_an_agent_without_a_card_is_asked_and_streamed_all_the_same(
+async def test_agents_without_a_card_are_called_and_streamed(
     tmp_path: Path, started: Starting, before: Before, peer: Peer
 ) -> None:
     wire = before(started(peer))
@@ -283,7 +279,7 @@ async def test_a_stream_without_an_event_is_sent_again_at_once(
 
 
 @pytest.mark.proves("1-57")
-async def test_steps_of_one_agent_share_a_conversation_when_asked(tmp_path: Path, ours: Server) -> None:
+async def test_steps_can_share_a_conversation(tmp_path: Path, ours: Server) -> None:
     def steps(name: str) -> list[str]:
         return [f"name: {name}{n}\ntype: a2a\nagent: {name}\ntask: x\ndependsOn: []" for n in (1, 2)]
 
@@ -301,7 +297,7 @@ agents:
     assert len({one, three, four}) == 3
 
 
-async def test_an_agent_that_is_not_there_fails_its_step_and_says_so(tmp_path: Path) -> None:
+async def test_unreachable_agents_fail_their_step(tmp_path: Path) -> None:
     run = await ran(flow("name: say\ntype: a2a\nurl: http://127.0.0.1:9\ntask: x\ntimeoutMs: 3000"), tmp_path)
     assert run.why.startswith("Failed at say: A2A agent failed: ")
 
@@ -356,9 +352,7 @@ def claims(folder: Path, task_id: str) -> list[str | None]:
 
 @pytest.mark.proves("1-13")
 @pytest.mark.parametrize("peer", [NEW, OLD], ids=["1.0", "0.3"])
-def test_cancelling_a_run_cancels_the_task_elsewhere(
-    tmp_path: Path, started: Starting, before: Before, peer: Peer
-) -> None:
+def test_canceling_a_run_cancels_remote_tasks(tmp_path: Path, started: Starting, before: Before, peer: Peer) -> None:
     wire = before(started(peer))
     (tmp_path / "flow.yaml").write_text(flow(f"name: say\ntype: a2a\nurl: {wire.url}\ntask: hold"))
     with served(tmp_path, str(tmp_path / "flow.yaml")) as near:

@@ -69,31 +69,31 @@ async def test_a_command_works_where_the_run_does_and_its_output_is_kept(tmp_pat
     assert result == Result(ok=True, output=str(tmp_path / "sub"), exit_code=0, reason="completed_by_process_exit")
 
 
-async def test_a_place_may_be_what_a_step_said(tmp_path: Path) -> None:
+async def test_directories_may_come_from_step_output(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
     values = Values(steps={"tree": StepValue(output=str(made))})
     assert (await ran(scene(tmp_path, values=values, command="pwd", cwd="{{steps.tree.output}}"))).output == str(made)
 
 
-async def test_a_place_that_is_not_there_is_said(tmp_path: Path) -> None:
+async def test_missing_directories_are_reported(tmp_path: Path) -> None:
     result = await ran(scene(tmp_path, command="true", cwd="nowhere"))
     assert not result.ok
     assert result.error == f"{tmp_path / 'nowhere'} is not a directory"
 
 
-async def test_a_failed_command_says_why(tmp_path: Path) -> None:
+async def test_failed_commands_have_a_reason(tmp_path: Path) -> None:
     result = await ran(scene(tmp_path, command="echo half; echo broken >&2; exit 3"))
     assert (result.ok, result.output, result.exit_code) == (False, "half", 3)
     assert result.error == "The command ended with exit code 3: broken"
 
 
-async def test_a_command_that_a_signal_ends_has_the_exit_code_that_shells_give_it(tmp_path: Path) -> None:
+async def test_signals_give_shell_exit_codes(tmp_path: Path) -> None:
     result = await ran(scene(tmp_path, command="kill -9 $$"))
     assert (result.exit_code, result.error) == (137, "The command ended with exit code 137 (SIGKILL)")
 
 
-async def test_a_failure_may_be_what_a_step_is_for(tmp_path: Path) -> None:
+async def test_steps_may_expect_failure(tmp_path: Path) -> None:
     result = await ran(scene(tmp_path, command="echo half; exit 3", fail_on_error=False))
     assert (result.ok, result.output, result.exit_code, result.error) == (True, "half", 3, None)
 
@@ -103,9 +103,7 @@ async def test_an_output_need_not_be_kept(tmp_path: Path) -> None:
     assert result.output == "Command completed (exit code 0)"
 
 
-async def test_an_environment_is_what_the_run_and_the_step_say_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_environment_is_limited_to_run_and_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_SERVER", "secret")
     values = Values(vars={"who": "you"})
     env = environment(tmp_path, RUN="run", BOTH="run")
@@ -144,7 +142,7 @@ async def test_many_values_that_are_too_large_together_get_there(tmp_path: Path)
     assert result.output.strip() == str(9 * (VALUE_BYTES + 1)), result
 
 
-async def test_a_first_line_says_who_reads_a_command(tmp_path: Path) -> None:
+async def test_shebang_lines_choose_the_interpreter(tmp_path: Path) -> None:
     script = "# $STEP_FAR_OUTPUT\nimport os, sys\nprint(os.environ['STEP_FAR_OUTPUT'], sys.flags.isolated)"
     command = f"#!{sys.executable} -I\n{script}"
     values = Values(steps={"far": StepValue(output="as it is")})
@@ -152,7 +150,7 @@ async def test_a_first_line_says_who_reads_a_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("C-17")
-async def test_what_is_quoted_for_a_shell_is_read_by_nobody_else(tmp_path: Path) -> None:
+async def test_shell_quoting_is_only_for_shells(tmp_path: Path) -> None:
     values = Values(steps={"far": StepValue(output='"); import os #')})
     command = "#!/usr/bin/env python3\nprint({{steps.far.output}})"
     with pytest.raises(UnsafeCommand, match="templates are not read"):
@@ -171,7 +169,7 @@ async def test_of_a_flood_the_end_is_kept(tmp_path: Path) -> None:
     assert len(rest) < KEPT_BYTES + 1
 
 
-async def test_what_is_for_a_terminal_is_left_out_and_heard_without(tmp_path: Path) -> None:
+async def test_terminal_sequences_are_removed(tmp_path: Path) -> None:
     lines: list[str] = []
     command = r"printf '\033[31mred\033[0m\n'; printf '10%%\r99%%\n'"
     result = await ran(scene(tmp_path, lines=lines, command=command))
@@ -179,7 +177,7 @@ async def test_what_is_for_a_terminal_is_left_out_and_heard_without(tmp_path: Pa
     assert [line for line in "\n".join(lines).split("\n") if line != "10%"] == ["red", "99%"]
 
 
-async def test_what_was_left_running_is_ended_with_the_command(tmp_path: Path) -> None:
+async def test_leftover_processes_end_with_the_command(tmp_path: Path) -> None:
     result = await ran(scene(tmp_path, command="setsid sleep 1000 > /dev/null 2>&1 & echo $!"))
     assert result.ok
     await gone(int(result.output))

@@ -196,7 +196,7 @@ def test_a_value_that_would_be_an_option_is_refused(command: str | list[str]) ->
         assert any(text.startswith(OPTION) for text in values.argv(argv, options=True))
 
 
-def test_an_empty_value_makes_no_option_of_what_follows() -> None:
+def test_empty_values_cannot_create_options() -> None:
     with pytest.raises(UnsafeCommand, match="allowOptions"):
         Values(steps={"a": StepValue(output="")}).shell(f"rm {TEMPLATE}-rf")
 
@@ -222,7 +222,7 @@ def test_a_value_may_begin_with_a_dash_where_no_option_is_read(command: str | li
         assert values.argv([text.replace("VALUE", TEMPLATE) for text in command])[-1].endswith("- one\n- two")
 
 
-def test_an_interpreter_gets_values_only_if_the_step_says_so() -> None:
+def test_interpreters_get_values_only_if_allowed() -> None:
     values = Values(steps={"a": StepValue(output="x y")})
     argv = ["sh", "-c", 'printf "<%s>" "$1"', "_", TEMPLATE]
     with pytest.raises(UnsafeCommand, match="`sh` may run"):

@@ -51,7 +51,7 @@ def test_a_good_file_is_good(accord: Accord, tmp_path: Path) -> None:
     assert json.loads(accord("validate", "good.yaml", "-o", "json").out) == {"isValid": True, "findings": []}
 
 
-def test_mistakes_are_lines_that_say_where(accord: Accord, tmp_path: Path) -> None:
+def test_mistakes_are_lines_with_positions(accord: Accord, tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD, encoding="utf-8")
     (tmp_path / "shape.yaml").write_text(GOOD.replace("command", "comand"), encoding="utf-8")
     (tmp_path / "sense.yaml").write_text(GOOD.replace("ls", "ls, dependsOn: [b]"), encoding="utf-8")
@@ -89,7 +89,7 @@ def test_warnings_are_no_errors_unless_they_are_to_be(accord: Accord, tmp_path: 
     assert accord("validate", "odd.yaml", "--strict").code == Exit.FAILED
 
 
-def test_what_is_in_a_file_does_not_steer_the_terminal(accord: Accord, tmp_path: Path) -> None:
+def test_file_content_cannot_control_the_terminal(accord: Accord, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(GOOD.replace("name: good", 'name: good\n"\\e[2J": 1'), encoding="utf-8")
     assert "\x1b" not in accord("validate", "bad.yaml").out
 

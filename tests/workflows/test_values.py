@@ -88,18 +88,18 @@ def test_items_of_maps_go_by_their_own_name_too() -> None:
 
 
 @given(st.text())
-def test_what_a_value_says_is_never_read_as_a_template(said: str) -> None:
+def test_values_are_never_templates(said: str) -> None:
     assert values_of(said).text(f"<{HOLE}>") == f"<{said}>"
     assert values_of("{{input}}" + said).text(HOLE) == "{{input}}" + said
 
 
 @pytest.mark.parametrize("text", ["{{steps.x.output", "{{.Name}}", "{{}}", "{{a | nope}}", "{{it's}}"])
-def test_what_is_no_template_is_refused(text: str) -> None:
+def test_invalid_templates_are_refused(text: str) -> None:
     with pytest.raises(BadExpression):
         references(text)
 
 
-def test_references_say_what_a_text_needs_and_where() -> None:
+def test_references_have_names_and_positions() -> None:
     found = references("a {{input}} b {{steps.x.json.y | default(vars.z)}}")
     assert [(one.path, one.start, one.is_optional, one.step) for one in found] == [
         (("input",), 2, False, None),
@@ -234,7 +234,7 @@ def words(draw: st.DrawFn, depth: int = 3) -> tuple[str, list[str]]:
 @pytest.mark.proves("C-17")
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words(), ANYTHING, st.sampled_from(SHELLS))
-def test_words_of_any_shape_say_what_they_should(
+def test_words_of_any_shape_are_quoted_correctly(
     tmp_path: Path, word: tuple[str, list[str]], value: str, shell: str
 ) -> None:
     template, says = word
@@ -243,7 +243,7 @@ def test_words_of_any_shape_say_what_they_should(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_script_in_another_language_reads_values_from_its_environment() -> None:
+def test_other_languages_read_values_from_the_environment() -> None:
     command = "#!/usr/bin/env python3\nimport os; print(os.environ['STEP_A_OUTPUT'])"
     check_command(command)
     assert values_of("said").shell(command) == (command, {"STEP_A_OUTPUT": "said"})
@@ -270,7 +270,7 @@ def test_arguments_are_values_as_they_are() -> None:
         values.argv(["./run", "{{steps.b.output}}"])
 
 
-def test_what_a_variable_is_called() -> None:
+def test_variable_names() -> None:
     values = Values(
         input="i",
         inputs={"n": 1},
@@ -307,7 +307,7 @@ def test_variables_that_a_command_names_are_there() -> None:
     }
 
 
-def test_what_no_variable_can_hold_is_replaced() -> None:
+def test_unrepresentable_characters_are_replaced() -> None:
     assert values_of("a\0b\ud800c").shell(f"echo {HOLE}")[1] == {"STEP_A_OUTPUT": "a\ufffdb\ufffdc"}
 
 

@@ -106,7 +106,7 @@ async def test_a_file_is_looked_for_where_the_step_works(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("value", ["../outside", "link/outside", ""])
-async def test_a_file_elsewhere_does_not_count(tmp_path: Path, value: str) -> None:
+async def test_files_outside_the_directory_do_not_count(tmp_path: Path, value: str) -> None:
     here = tmp_path / "here"
     here.mkdir()
     (tmp_path / "outside").touch()
@@ -166,7 +166,7 @@ async def test_a_pattern_must_match(tmp_path: Path) -> None:
     assert "is not a valid regular expression" in ((await verified(tmp_path, "", type="regex", value="(")).error or "")
 
 
-async def test_a_pattern_may_match_what_the_task_has_a_line_of(tmp_path: Path) -> None:
+async def test_patterns_may_match_prompt_lines(tmp_path: Path) -> None:
     task = "The last run said:\nPASS 3\nRun it again."
     assert (await verified(tmp_path, "PASS 3", task=task, type="regex", value=r"^PASS \d$")).ok
     assert not (await verified(tmp_path, f"{task}\nno", task=task, type="regex", value=r"^PASS \d$")).ok
@@ -186,13 +186,13 @@ async def test_a_pull_request_must_be_there(tmp_path: Path, output: str, value: 
     assert (await verified(tmp_path, output, type="pr_url", value=value)).ok is ok
 
 
-async def test_a_pull_request_that_was_asked_about_is_not_a_new_one(tmp_path: Path) -> None:
+async def test_pull_requests_of_the_prompt_are_not_new(tmp_path: Path) -> None:
     task = "Redo https://github.com/o/r/pull/1 as a pull request of its own"
     assert not (await verified(tmp_path, f"> {task}\nno", task=task, type="pr_url")).ok
     assert (await verified(tmp_path, f"> {task}\nhttps://github.com/o/r/pull/2", task=task, type="pr_url")).ok
 
 
-async def test_who_looks_for_the_reason_is_told_everything(tmp_path: Path) -> None:
+async def test_diagnosis_gets_the_full_output(tmp_path: Path) -> None:
     a_scene = scene(tmp_path, verification=Verification(type="output_contains", value="DONE"))
     failed = await verify(a_scene, Result(ok=True, output="o" * 9000 + "the end"), TASK)
     asked = diagnostic_prompt(a_scene.step, failed, TASK)

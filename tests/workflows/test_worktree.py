@@ -39,7 +39,7 @@ async def test_a_run_may_work_below_the_repository(tmp_path: Path) -> None:
     assert (await made(here, branch="a", path="../../trees/a")).output == str(tmp_path / "trees" / "a")
 
 
-async def test_a_branch_begins_where_the_step_says(tmp_path: Path) -> None:
+async def test_branches_start_at_the_step_s_base(tmp_path: Path) -> None:
     here = repository(tmp_path / "repo")
     first = git(here, "rev-parse", "HEAD")
     (here / "second").touch()
@@ -57,7 +57,7 @@ async def test_a_branch_that_is_there_is_taken(tmp_path: Path) -> None:
     assert git(Path(result.output), "branch", "--show-current") == "known"
 
 
-async def test_a_branch_may_be_what_a_step_said(tmp_path: Path) -> None:
+async def test_branch_names_may_come_from_step_output(tmp_path: Path) -> None:
     here = repository(tmp_path / "repo")
     values = Values(steps={"plan": StepValue(output="topic-7\n")})
     result = await made(here, values=values, branch="{{steps.plan.output}}")
@@ -77,7 +77,7 @@ async def test_a_branch_may_be_what_a_step_said(tmp_path: Path) -> None:
         ({"branch": "main"}, "The branch main is checked out already, in {here}: give the step another branch"),
     ],
 )
-async def test_what_cannot_be_says_why(tmp_path: Path, said: dict[str, Any], why: str) -> None:
+async def test_impossible_worktrees_report_the_reason(tmp_path: Path, said: dict[str, Any], why: str) -> None:
     here = repository(tmp_path / "repo")
     result = await made(here, **said)
     assert (result.ok, result.error) == (False, why.format(here=here))
@@ -91,7 +91,7 @@ async def test_another_worktree_in_its_place_is_left_alone(tmp_path: Path) -> No
     assert (result.ok, result.error) == (False, expected)
 
 
-async def test_what_else_is_in_its_place_is_left_alone(tmp_path: Path) -> None:
+async def test_existing_directories_are_left_alone(tmp_path: Path) -> None:
     here = repository(tmp_path / "repo")
     (here / "tree").mkdir()
     (here / "tree" / "mine").touch()
@@ -109,7 +109,7 @@ async def test_a_link_to_nowhere_is_not_written_through(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-async def test_outside_of_a_repository_git_says_so(tmp_path: Path) -> None:
+async def test_missing_repositories_are_reported(tmp_path: Path) -> None:
     result = await made(tmp_path, branch="a", env=environment(tmp_path, GIT_CEILING_DIRECTORIES=str(tmp_path)))
     assert not result.ok
     assert "not a git repository" in (result.error or "")
@@ -125,7 +125,7 @@ async def test_a_directory_that_was_removed_is_made_again(tmp_path: Path) -> Non
     assert git(place, "rev-parse", "HEAD") == kept
 
 
-async def test_what_a_killed_git_left_half_made_is_made_anew(tmp_path: Path) -> None:
+async def test_half_created_worktrees_are_replaced(tmp_path: Path) -> None:
     here = repository(tmp_path / "repo")
     place = Path((await made(here, branch="a")).output)
     (here / ".git" / "worktrees" / "work" / "locked").write_text("initializing\n")
@@ -134,7 +134,7 @@ async def test_what_a_killed_git_left_half_made_is_made_anew(tmp_path: Path) -> 
     assert (place / "readme").read_text() == "first\n"
 
 
-async def test_one_that_somebody_has_locked_is_taken(tmp_path: Path) -> None:
+async def test_locked_worktrees_are_reused(tmp_path: Path) -> None:
     here = repository(tmp_path / "repo")
     place = Path((await made(here, branch="a")).output)
     git(here, "worktree", "lock", "--reason", "on a stick", str(place))

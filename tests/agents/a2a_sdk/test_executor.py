@@ -121,7 +121,7 @@ async def test_an_executor_is_recognized_and_nothing_else_is() -> None:
     assert (profile.name, profile.description) == ("Booker", "Books tables.")
 
 
-def test_without_the_framework_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_frameworks_are_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "a2a.types", None)
     with pytest.raises(ImportError, match=r"pip install 'accord\[a2a-sdk\]'"):
         AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
@@ -215,7 +215,7 @@ async def test_everything_that_it_reports_is_in_the_log_as_it_comes() -> None:
     assert [message.parts[0].text for message in final.history] == ["go", "thinking"]
 
 
-async def test_a_whole_task_adds_what_is_not_known_yet() -> None:
+async def test_whole_tasks_add_only_new_content() -> None:
     async def work(context: RequestContext, updater: TaskUpdater) -> None:
         assert context.message is not None
         task = Task(
@@ -235,7 +235,7 @@ async def test_a_whole_task_adds_what_is_not_known_yet() -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-async def test_a_message_alone_ends_the_task_and_may_be_all_that_its_caller_sees(alone: bool) -> None:
+async def test_a_lone_message_ends_the_task_and_may_be_the_reply(alone: bool) -> None:
     async def answer(context: RequestContext, updater: TaskUpdater) -> None:
         message = Message(message_id="a-1", role=Role.ROLE_AGENT, parts=[Part(text="just this")])
         await updater.event_queue.enqueue_event(message)
@@ -246,7 +246,7 @@ async def test_a_message_alone_ends_the_task_and_may_be_all_that_its_caller_sees
     assert text_in(said) == "just this"
 
 
-async def test_an_executor_that_says_no_end_has_completed() -> None:
+async def test_executors_without_a_final_event_complete() -> None:
     async def work(context: RequestContext, updater: TaskUpdater) -> None:
         await updater.add_artifact([Part(text="made")])
 
@@ -278,7 +278,7 @@ async def test_an_end_keeps_all_parts_of_its_message_and_nothing_follows(end: st
         (ValueError, "the password is hunter2", "The agent failed"),
     ],
 )
-async def test_errors_of_a2a_are_told_and_others_are_not(
+async def test_only_a2a_errors_reach_the_caller(
     error: type[Exception], words: str, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(context: RequestContext, updater: TaskUpdater) -> None:
@@ -290,7 +290,7 @@ async def test_errors_of_a2a_are_told_and_others_are_not(
     assert words in caplog.text
 
 
-async def test_what_is_no_event_and_events_of_other_tasks_are_refused() -> None:
+async def test_invalid_and_foreign_events_are_refused() -> None:
     async def foreign(context: RequestContext, updater: TaskUpdater) -> None:
         await TaskUpdater(updater.event_queue, "t-other", updater.context_id).start_work()
 
@@ -351,7 +351,7 @@ async def test_a_question_without_words_is_one() -> None:
         assert status_text(await a2a.send_text("well", task=asked)) == "well"
 
 
-async def test_an_executor_that_waits_for_somebody_else_says_so_and_goes_on() -> None:
+async def test_executors_can_wait_for_credentials_and_continue() -> None:
     allowed = asyncio.Event()
 
     async def work(context: RequestContext, updater: TaskUpdater) -> None:
@@ -388,7 +388,7 @@ async def test_an_executor_that_waits_in_vain_is_answered_by_the_caller() -> Non
     assert [message.parts[0].text for message in ended.history] == ["go", "Log in there", "my token"]
 
 
-async def test_a_question_is_asked_again_by_nobody_when_the_first_turn_was_lost(hosting: Hosting) -> None:
+async def test_questions_are_not_repeated_after_a_lost_turn(hosting: Hosting) -> None:
     """What an executor asked counts from when it is noted: a turn before that is begun anew."""
     lost = asyncio.Event()
 
@@ -459,7 +459,7 @@ async def test_an_executor_that_cannot_cancel_is_stopped_all_the_same(
     assert how == "hangs" or "cancel is not for me" in caplog.text
 
 
-async def test_what_ends_by_its_own_cancel_is_not_waited_for_longer() -> None:
+async def test_canceled_executors_are_not_waited_for() -> None:
     over = asyncio.Event()
 
     async def work(context: RequestContext, updater: TaskUpdater) -> None:

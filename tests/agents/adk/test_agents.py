@@ -43,7 +43,7 @@ def data_of(task: Task) -> Any:
     return task.status.message.parts[1].data
 
 
-def test_without_the_framework_one_line_says_what_to_install() -> None:
+def test_missing_frameworks_are_reported_in_one_line() -> None:
     with pytest.raises(ImportError, match=r"pip install 'accord\[adk\]'"):
         AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
 
@@ -80,7 +80,7 @@ async def test_apps_and_runners_have_conversations_too(talk: Talking, name: str)
 # --- at the same time -------------------------------------------------------------------------------------------------
 
 
-async def test_of_two_tasks_that_end_at_the_same_time_both_are_in_the_session(talk: Talking) -> None:
+async def test_concurrent_tasks_are_both_in_the_session(talk: Talking) -> None:
     async with talk("meets") as agent:
         first = await agent.send("one")
         same: dict[str, Any] = {"context_id": first.context_id}
@@ -92,7 +92,7 @@ async def test_of_two_tasks_that_end_at_the_same_time_both_are_in_the_session(ta
     assert last in [f"one one {first} {second} last" for first, second in (turns, turns[::-1])]
 
 
-async def test_a_tool_that_blocks_stops_nobody_else(talk: Talking) -> None:
+async def test_blocking_tools_do_not_block_other_tasks(talk: Talking) -> None:
     async with talk("blocks") as agent, talk("remembers") as other:
         task = await agent.send("go", at_once=True)
         try:
@@ -118,7 +118,7 @@ async def test_a_tool_that_blocks_stops_nobody_else(talk: Talking) -> None:
         ("rather not", "{'error': 'This tool call is rejected.'}"),
     ],
 )
-async def test_a_tool_is_called_when_somebody_says_yes(talk: Talking, answer: Any, result: str) -> None:
+async def test_approved_tools_are_called(talk: Talking, answer: Any, result: str) -> None:
     async with talk("confirmed") as agent:
         asked = await agent.send("tidy up")
         assert (asked.status.state, "delete" in status(asked)) == (S.INPUT_REQUIRED, True)
@@ -126,7 +126,7 @@ async def test_a_tool_is_called_when_somebody_says_yes(talk: Talking, answer: An
         assert ended(await agent.send(answer, task_id=asked.id)) == (S.COMPLETED, result)
 
 
-async def test_two_calls_that_wait_are_asked_for_one_after_the_other(talk: Talking) -> None:
+async def test_pending_tool_calls_are_confirmed_one_by_one(talk: Talking) -> None:
     async with talk("twice") as agent:
         task = await agent.send("book")
         assert (task.status.state, status(task)) == (S.INPUT_REQUIRED, "From where?")
@@ -136,7 +136,7 @@ async def test_two_calls_that_wait_are_asked_for_one_after_the_other(talk: Talki
         assert ended(task) == (S.COMPLETED, "Two things. Rome and Oslo")
 
 
-async def test_credentials_are_asked_for_as_such(talk: Talking) -> None:
+async def test_credential_requests_are_auth_required(talk: Talking) -> None:
     async with talk("private") as agent:
         asked = await agent.send("what is on?")
         assert asked.status.state is S.AUTH_REQUIRED
@@ -148,7 +148,7 @@ async def test_credentials_are_asked_for_as_such(talk: Talking) -> None:
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
-async def test_files_that_are_saved_are_artifacts_calls_are_progress_and_thoughts_are_not_said(talk: Talking) -> None:
+async def test_saved_files_are_artifacts_and_thoughts_are_dropped(talk: Talking) -> None:
     async with talk("saved") as agent:
         events = [event.body async for event in agent.stream("draw a map")]
         assert isinstance(events[0], Task)
@@ -172,7 +172,7 @@ async def test_an_answer_with_a_schema_is_data(talk: Talking) -> None:
         assert [part.data for part in made(task)] == [{"name": "Rome"}]
 
 
-async def test_a_failure_tells_callers_nothing_that_is_not_for_them(talk: Talking) -> None:
+async def test_failures_leak_nothing_to_callers(talk: Talking) -> None:
     async with talk("broken") as agent:
         task = await agent.send("go")
         assert (task.status.state, "hunter2" in status(task)) == (S.FAILED, False)

@@ -46,7 +46,7 @@ async def test_a_model_answers(make: Making, models: Models, api: str) -> None:
 
 
 @bounded
-async def test_the_answer_comes_as_it_is_said(make: Making, models: Models) -> None:
+async def test_answers_are_streamed(make: Making, models: Models) -> None:
     go_on = asyncio.Event()
 
     async def slowly(stage: Stage, asked: Asked) -> None:
@@ -98,7 +98,7 @@ async def test_options_reach_the_model(make: Making, models: Models, api: str) -
 
 
 @bounded
-async def test_what_it_used_is_counted(make: Making) -> None:
+async def test_usage_is_counted(make: Making) -> None:
     async with running(make(input_price=1_000_000, output_price=2_000_000)) as a2a:
         task = await sent(a2a, "hi")
         task = await a2a.get(task)
@@ -220,7 +220,7 @@ async def test_other_files_are_refused_where_it_has_none(make: Making, models: M
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 529])
 @bounded
-async def test_what_passes_is_tried_again(make: Making, models: Models, slept: list[float], status: int) -> None:
+async def test_transient_errors_are_retried(make: Making, models: Models, slept: list[float], status: int) -> None:
     models.plays(refuses(status), refuses(status, retry_after="7"))
     async with running(make()) as a2a:
         task = await sent(a2a, "hi")
@@ -238,7 +238,7 @@ async def test_it_is_tried_no_more_often_than_it_should(make: Making, models: Mo
 
 
 @bounded
-async def test_who_wants_too_long_is_not_waited_for(make: Making, models: Models, slept: list[float]) -> None:
+async def test_long_retry_after_is_not_waited_for(make: Making, models: Models, slept: list[float]) -> None:
     models.plays(refuses(429, retry_after="3600"))
     async with running(make()) as a2a:
         task = await sent(a2a, "hi")
@@ -247,7 +247,7 @@ async def test_who_wants_too_long_is_not_waited_for(make: Making, models: Models
 
 
 @bounded
-async def test_what_is_refused_is_not_tried_again(make: Making, models: Models) -> None:
+async def test_refusals_are_not_retried(make: Making, models: Models) -> None:
     models.plays(refuses(404, {"error": {"message": f"model m not found, key {KEY}"}}))
     async with running(make(api_key=KEY)) as a2a:
         task = await sent(a2a, "hi")
@@ -256,7 +256,7 @@ async def test_what_is_refused_is_not_tried_again(make: Making, models: Models) 
 
 
 @bounded
-async def test_credentials_are_shown_to_nobody(make: Making, models: Models, caplog: pytest.LogCaptureFixture) -> None:
+async def test_credentials_are_never_shown(make: Making, models: Models, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "accord")
     agent = make(api_key=KEY, headers={"X-Key": "other-secret"})
     models.plays(refuses(401, {"error": f"Incorrect key {KEY} and other-secret"}))
@@ -269,7 +269,7 @@ async def test_credentials_are_shown_to_nobody(make: Making, models: Models, cap
 
 
 @bounded
-async def test_an_answer_that_breaks_off_is_no_answer(make: Making, models: Models) -> None:
+async def test_truncated_answers_fail(make: Making, models: Models) -> None:
     models.plays(breaks_after(["one ", "two "]))
     async with running(make()) as a2a:
         task = await sent(a2a, "hi")
@@ -279,7 +279,7 @@ async def test_an_answer_that_breaks_off_is_no_answer(make: Making, models: Mode
 
 
 @bounded
-async def test_one_that_breaks_off_before_the_first_word_is_asked_for_again(make: Making, models: Models) -> None:
+async def test_answers_truncated_before_the_first_word_are_retried(make: Making, models: Models) -> None:
     models.plays(breaks_after([]))
     async with running(make()) as a2a:
         assert text_in(await sent(a2a, "hi")) == "you said hi "
@@ -288,7 +288,7 @@ async def test_one_that_breaks_off_before_the_first_word_is_asked_for_again(make
 
 @pytest.mark.parametrize("raw", [b"data: {nonsense\n\n{nonsense\n", b'data: ["x"]\n\n["x"]\n', b"data: 7\n\n7\n"])
 @bounded
-async def test_what_is_not_understood_is_said_to_be_so(make: Making, models: Models, raw: bytes) -> None:
+async def test_invalid_answers_are_reported(make: Making, models: Models, raw: bytes) -> None:
     models.plays(breaks_after(["one "], raw=raw))
     async with running(make()) as a2a:
         task = await sent(a2a, "hi")
@@ -299,7 +299,7 @@ async def test_what_is_not_understood_is_said_to_be_so(make: Making, models: Mod
     ("form", "named"), [("text/html; charset=utf-8", "text/html"), ("text/plain", "a page"), ("image/png", "image/png")]
 )
 @bounded
-async def test_a_page_is_no_answer_and_is_not_asked_for_again(
+async def test_html_pages_are_refused_without_retry(
     make: Making, models: Models, caplog: pytest.LogCaptureFixture, form: str, named: str
 ) -> None:
     async def page(stage: Stage, asked: Asked) -> None:
@@ -339,7 +339,7 @@ async def test_nor_is_it_tried_again_after_its_time(make: Making, models: Models
 
 
 @bounded
-async def test_an_error_in_the_stream_is_told(make: Making, models: Models) -> None:
+async def test_stream_errors_are_reported(make: Making, models: Models) -> None:
     async def fails(stage: Stage, asked: Asked) -> None:
         await stage.head()
         await stage.word("well ")
@@ -352,7 +352,7 @@ async def test_an_error_in_the_stream_is_told(make: Making, models: Models) -> N
 
 
 @bounded
-async def test_nobody_there(make: Making, slept: list[float]) -> None:
+async def test_unreachable_servers_are_reported(make: Making, slept: list[float]) -> None:
     agent = make(base_url="http://127.0.0.1:1/v1", retries=1)
     async with running(agent) as a2a:
         task = await sent(a2a, "hi")
@@ -383,7 +383,7 @@ async def test_cancelling_closes_the_connection(make: Making, models: Models) ->
 
 
 @bounded
-async def test_an_answer_that_is_too_long_says_so(make: Making, models: Models) -> None:
+async def test_overlong_answers_are_reported(make: Making, models: Models) -> None:
     models.plays(says("one ", "two", reason="length"))
     async with running(make()) as a2a:
         task = await sent(a2a, "hi")
@@ -421,7 +421,7 @@ def test_settings_without_effect_are_refused(options: dict[str, Any]) -> None:
         ChatOptions(**{"model": "m", **options})
 
 
-def test_who_it_is() -> None:
+def test_the_card_describes_the_model() -> None:
     agent = AGENT_TYPE.make(AgentArguments(options=ChatOptions(model="llama3.2", api="ollama")))
     assert (agent.profile.name, agent.profile.description) == ("llama3.2", "Talks as the model llama3.2.")
     assert "image/*" in agent.profile.input_modes

@@ -64,7 +64,7 @@ def talking(homes: Homes) -> Talking:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_subject_says_what_it_can(name: str) -> None:
+def test_subjects_declare_their_capabilities(name: str) -> None:
     subject = subjects.subject(name)
     assert ALWAYS <= subject.has <= ALWAYS | SOMETIMES
     assert (subject.make is None) is (subject.serve is not None), "it is made here or served elsewhere"
@@ -142,7 +142,7 @@ async def test_it_takes_a_file_and_gives_one(name: str, talking: Talking) -> Non
 
 
 @having("usage")
-async def test_it_says_what_it_used(name: str, talking: Talking) -> None:
+async def test_usage_is_reported(name: str, talking: Talking) -> None:
     async with talking(name, "usage") as talk:
         task = await talk.send("go")
         assert task.status.state is TaskState.COMPLETED, status(task)
@@ -189,7 +189,7 @@ async def test_it_is_stopped_when_its_time_is_up(name: str, talking: Talking) ->
 
 
 @having("slow", is_served=True)
-async def test_killed_it_is_run_again_or_fails_as_it_says(name: str, homes: Homes) -> None:
+async def test_killed_agents_follow_their_crash_policy(name: str, homes: Homes) -> None:
     subject, scratch = FOUND[name], homes.scratch(name)
     killed = await homes.killed(name)
     task = killed.tasks["slow"]
@@ -206,7 +206,7 @@ async def test_killed_it_is_run_again_or_fails_as_it_says(name: str, homes: Home
 
 
 @having("steps", is_served=True)
-async def test_killed_it_goes_on_where_it_was(name: str, homes: Homes) -> None:
+async def test_killed_agents_resume(name: str, homes: Homes) -> None:
     task = (await homes.killed(name)).tasks["steps"]
     async with homes.over_http(name, "steps") as talk:
         done = await talk.reaches(task, TaskState.COMPLETED)

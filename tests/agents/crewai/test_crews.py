@@ -25,7 +25,7 @@ def ended(task: Task) -> tuple[TaskState, str]:
     return task.status.state, text(task) or status(task)
 
 
-def test_without_the_framework_one_line_says_what_to_install() -> None:
+def test_missing_frameworks_are_reported_in_one_line() -> None:
     with pytest.raises(ImportError, match=r"pip install 'accord\[crewai\]'"):
         AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
 
@@ -33,7 +33,7 @@ def test_without_the_framework_one_line_says_what_to_install() -> None:
 # --- what a crew is told ----------------------------------------------------------------------------------------------
 
 
-async def test_data_names_variables_and_the_text_is_the_one_that_is_left(talk: Talking) -> None:
+async def test_data_fills_variables_and_text_the_remaining_one(talk: Talking) -> None:
     async with talk("variables") as crew:
         assert ended(await crew.send({"topic": "tea", "year": 1990})) == (S.COMPLETED, "tea in 1990")
         assert ended(await crew.send("tea", Part(data={"year": 1990}))) == (S.COMPLETED, "tea in 1990")
@@ -80,7 +80,7 @@ async def test_structured_output_is_data(talk: Talking, name: str) -> None:
         assert [part.data for part in made(task)] == [{"name": "Rome", "people": 2750000}]
 
 
-async def test_what_was_thought_aloud_is_not_the_answer(talk: Talking) -> None:
+async def test_intermediate_text_is_not_the_answer(talk: Talking) -> None:
     async with talk("tooled") as crew:
         assert ended(await crew.send("go")) == (S.COMPLETED, "it beats")
 
@@ -90,7 +90,7 @@ async def test_an_agent_alone_is_a_crew(talk: Talking) -> None:
         assert ended(await agent.send("which city?")) == (S.COMPLETED, "which city?")
 
 
-async def test_a_failure_tells_callers_nothing_that_is_not_for_them(talk: Talking) -> None:
+async def test_failures_leak_nothing_to_callers(talk: Talking) -> None:
     async with talk("broken") as crew:
         task = await crew.send("go")
         assert (task.status.state, "hunter2" in status(task)) == (S.FAILED, False)
@@ -108,7 +108,7 @@ async def test_a_budget_ends_a_crew_between_two_calls_of_its_model(talk: Talking
 # --- what a person says to it -----------------------------------------------------------------------------------------
 
 
-async def test_feedback_is_asked_for_and_nothing_is_done_twice(talk: Talking) -> None:
+async def test_human_feedback_suspends_without_repeated_work(talk: Talking) -> None:
     async with talk("reviewed") as crew:
         task = await crew.send("go")
         assert (task.status.state, status(task)) == (S.INPUT_REQUIRED, "draft 2")

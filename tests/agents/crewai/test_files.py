@@ -58,7 +58,7 @@ async def test_a_structured_output_is_a_file_as_crewai_writes_it(talk: Talking) 
         assert file.raw == (crew.scratch / "city.json").read_bytes()
 
 
-async def test_what_a_caller_says_leads_nowhere_else(talk: Talking) -> None:
+async def test_input_cannot_escape_the_working_directory(talk: Talking) -> None:
     async with talk("named") as crew:
         assert set(given(await crew.send("tea"))) == {"file/out/tea.txt"}
         outside = crew.scratch.parent / "stolen.txt"
@@ -78,7 +78,7 @@ async def test_large_files_are_given_up_to_a_limit(talk: Talking) -> None:
         assert "These files are too large and stay behind: large.txt" in said
 
 
-async def test_two_runs_that_write_the_same_file_give_what_is_their_own(talk: Talking) -> None:
+async def test_parallel_runs_deliver_their_own_files(talk: Talking) -> None:
     async with talk("shared") as crew:
         first = asyncio.create_task(crew.send("first"))
         try:

@@ -64,14 +64,14 @@ async def test_ways_that_part_and_methods_that_run_at_a_time(talk: Talking) -> N
         assert text(await flow.send("go")) in ("one", "two")
 
 
-async def test_what_a_crew_of_a_flow_gave_is_its_answer_and_its_tokens_are_counted(talk: Talking) -> None:
+async def test_a_flow_returns_the_output_of_its_crew_and_counts_tokens(talk: Talking) -> None:
     async with talk("crewed") as flow:
         task = await flow.send("tea")
         assert ended(task) == (S.COMPLETED, "you said tea")
         assert (task.metadata or {})["usage"]["totalTokens"] == 12
 
 
-async def test_a_failure_tells_callers_nothing_that_is_not_for_them(talk: Talking) -> None:
+async def test_failures_leak_nothing_to_callers(talk: Talking) -> None:
     async with talk("broken") as flow:
         task = await flow.send("go")
         assert (task.status.state, "hunter2" in status(task)) == (S.FAILED, False)
@@ -106,7 +106,7 @@ async def test_a_conversation_has_a_state(talk: Talking) -> None:
 # --- what it asks -----------------------------------------------------------------------------------------------------
 
 
-async def test_what_a_flow_asks_its_caller_answers_and_nothing_is_done_twice(talk: Talking) -> None:
+async def test_flow_questions_are_answered_without_repeated_work(talk: Talking) -> None:
     async with talk("asks") as flow:
         task = await flow.send("go")
         for question, answer in (("When?", "May"), ("Who?", "Ada"), ("What?", "tea")):
@@ -116,7 +116,7 @@ async def test_what_a_flow_asks_its_caller_answers_and_nothing_is_done_twice(tal
         assert (flow.scratch / "steps").read_text().split() == ["1", "2", "2"], "the second was asked within"
 
 
-async def test_feedback_is_asked_for(talk: Talking) -> None:
+async def test_human_feedback_is_requested(talk: Talking) -> None:
     async with talk("reviewed") as flow:
         task = await flow.send("go")
         assert (task.status.state, status(task)) == (S.INPUT_REQUIRED, "Is it good?\n\na draft")

@@ -23,7 +23,7 @@ def local() -> Any:
 
 
 @each("value", ["text", 7, 1.5, None, True, ["a", {"b": [1]}], {"a": None}, City(name="Rome")])
-def test_what_can_be_read_again_is_kept(value: Any) -> None:
+def test_readable_results_are_stored(value: Any) -> None:
     written = _stored_value(value)
     assert written is not None
     assert _restored_value(written) == value
@@ -31,11 +31,11 @@ def test_what_can_be_read_again_is_kept(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [(1, 2), {1: "a"}, datetime.now(UTC), object(), local(), [City(name="Rome")], b"x"])
-def test_what_would_be_something_else_is_not(value: Any) -> None:
+def test_results_that_change_when_read_are_not_stored(value: Any) -> None:
     assert _stored_value(value) is None
 
 
-def test_a_state_is_kept_whatever_its_class() -> None:
+def test_states_of_any_class_are_stored() -> None:
     assert stored_state(local()) == {"id": "1"}, "which flows make for themselves"
     assert stored_state({"id": "1", "said": ["a"]}) == {"id": "1", "said": ["a"]}
     assert stored_state({"id": "1", "city": City(name="Rome")}) is None

@@ -94,7 +94,7 @@ async def test_a_worker_is_recognized() -> None:
     assert agent(agent_worker(Agent(TestModel()))).profile.name == "worker"
 
 
-def test_without_the_framework_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_frameworks_are_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fasta2a.jsonrpc_v1", None)
     with pytest.raises(ImportError, match=r"pip install 'accord\[fasta2a\]'"):
         AGENT_TYPE.make(AgentArguments(target=object(), options=AGENT_TYPE.options()))
@@ -103,7 +103,7 @@ def test_without_the_framework_one_line_says_what_to_install(monkeypatch: pytest
 # --- pydantic-ai's worker ---------------------------------------------------------------------------------------------
 
 
-async def test_pydantic_ais_worker_streams_and_remembers_its_conversation_on_any_node(hosting: Hosting) -> None:
+async def test_pydantic_ai_workers_stream_and_resume_on_any_node(hosting: Hosting) -> None:
     async def answer(messages: list[ModelMessage], _info: AgentInfo) -> Any:
         said = [str(part.content) for one in messages if isinstance(one, ModelRequest) for part in one.parts]  # type: ignore[union-attr]
         for piece in ("heard: ", " and ".join(said)):
@@ -121,7 +121,7 @@ async def test_pydantic_ais_worker_streams_and_remembers_its_conversation_on_any
     assert text_in(other) == "heard: who?"
 
 
-async def test_pydantic_ais_worker_gives_data_and_does_not_tell_its_errors(caplog: pytest.LogCaptureFixture) -> None:
+async def test_pydantic_ai_workers_return_data_and_hide_errors(caplog: pytest.LogCaptureFixture) -> None:
     class City(BaseModel):
         name: str
 
@@ -183,7 +183,7 @@ async def test_the_storage_has_the_task_and_no_other() -> None:
     assert [one.parts[0].text for one in task.history] == ["hi", "one", "two"]
 
 
-async def test_a_conversation_that_is_no_json_is_refused_in_words() -> None:
+async def test_non_json_conversations_are_refused() -> None:
     async def keep(self: Doing, params: TaskSendParams) -> None:
         await self.storage.update_context(params["context_id"], {"x": object()})
 
@@ -195,7 +195,7 @@ async def test_a_conversation_that_is_no_json_is_refused_in_words() -> None:
 # --- what it reports --------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_stored_and_published_is_said_once_and_the_end_comes_last() -> None:
+async def test_stored_and_published_updates_appear_once_in_order() -> None:
     async def work(self: Doing, params: TaskSendParams) -> None:
         ids = (params["id"], params["context_id"])
         await self.storage.update_task(params["id"], "working")
@@ -227,9 +227,7 @@ async def test_what_is_stored_and_published_is_said_once_and_the_end_comes_last(
 @pytest.mark.parametrize(
     ("state", "expected"), [("failed", S.FAILED), ("rejected", S.REJECTED), ("completed", S.COMPLETED)]
 )
-async def test_the_last_message_is_told_with_the_end_where_there_is_no_other_answer(
-    state: Any, expected: model.TaskState
-) -> None:
+async def test_the_last_message_is_the_answer_if_there_is_no_other(state: Any, expected: model.TaskState) -> None:
     async def work(self: Doing, params: TaskSendParams) -> None:
         said = [words("first", "w-1"), words("no such city", "w-2")]
         await self.storage.update_task(params["id"], state, new_messages=said)
@@ -294,7 +292,7 @@ async def test_one_worker_runs_many_tasks_at_a_time_and_mixes_none(hosting: Host
     assert [text_in(task) for task in answers] == [f"n-{n}" for n in range(5)]
 
 
-async def test_a_lost_run_is_begun_again(hosting: Hosting) -> None:
+async def test_lost_executions_restart(hosting: Hosting) -> None:
     runs: list[str] = []
 
     async def work(self: Doing, params: TaskSendParams) -> None:

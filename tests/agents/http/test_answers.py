@@ -51,7 +51,7 @@ async def test_a_message_is_posted_as_n8n_gets_it_from_others() -> None:
     assert (task.status.state, text_in(task)) == (TaskState.COMPLETED, "done")
 
 
-async def test_a_template_says_where_everything_goes() -> None:
+async def test_templates_place_every_value() -> None:
     template = {
         "chatInput": "{{text}}",
         "sessionId": "{{contextId}}",
@@ -107,7 +107,7 @@ def broken(text: str, context_id: str | None) -> dict[str, Any]:
     raise KeyError("/etc/secret")
 
 
-async def test_a_mapper_that_fails_is_no_reason_to_send_something_else() -> None:
+async def test_failed_mappers_send_nothing() -> None:
     task, hook = await told(DONE, input_mapper=f"{__name__}:broken")
     assert (task.status.state, hook.asked) == (TaskState.FAILED, [])
     assert "secret" not in text_in(task)
@@ -143,7 +143,7 @@ async def test_files_are_sent_as_they_are_where_base64_is_not_wanted() -> None:
     assert found["docs_uri"] == b"https://files.example/c.txt"
 
 
-async def test_who_takes_no_files_says_so() -> None:
+async def test_unsupported_files_are_refused() -> None:
     async with webhook(DONE) as hook, running(flow(hook.url, input_modes=("*/*",))) as a2a:
         task = await a2a.send([Part(text="see"), PICTURE])
         assert isinstance(task, Task)
@@ -221,7 +221,7 @@ async def test_files_come_as_they_are_or_in_json() -> None:
         (b"\n", "application/json", ""),
     ],
 )
-async def test_text_is_read_as_what_it_is(body: bytes, media_type: str, text: str) -> None:
+async def test_text_is_decoded_by_its_charset(body: bytes, media_type: str, text: str) -> None:
     task, _ = await told(says(body, media_type))
     assert (task.status.state, text_in(task)) == (TaskState.COMPLETED, text)
 
@@ -269,7 +269,7 @@ async def test_a_stream_is_passed_on_as_it_comes(pieces: list[bytes], media_type
     assert len(names) == 1
 
 
-async def test_a_stream_says_what_it_is_doing_and_what_it_used() -> None:
+async def test_streams_report_progress_and_usage() -> None:
     pieces = [
         b'{"status": "working", "text": "searching"}\n{"text": "found"}\n',
         b'{"usage": {"prompt_tokens": 7, "outputTokens": 5}}\n',
@@ -348,13 +348,13 @@ async def test_a_flow_may_ask() -> None:
         ),
     ],
 )
-async def test_a_refusal_is_said_once_and_readably(answer: Behave, reason: str) -> None:
+async def test_refusals_are_reported_once(answer: Behave, reason: str) -> None:
     task, hook = await told(answer)
     assert (task.status.state, text_in(task)) == (TaskState.FAILED, reason)
     assert len(hook.asked) == 1, "what was refused is not sent again"
 
 
-async def test_a_server_that_fails_is_asked_again_with_the_same_key() -> None:
+async def test_server_errors_are_retried_with_the_same_key() -> None:
     task, hook = await told(says({}, status=503), says(b"", status=500), DONE)
     assert text_in(task) == "done"
     assert len({asked.key for asked in hook.asked}) == 1
@@ -375,7 +375,7 @@ async def test_a_server_that_fails_is_asked_again_with_the_same_key() -> None:
         streams([b"data: half\n\n"], "text/event-stream", ends=False),
     ],
 )
-async def test_who_may_have_got_it_is_not_told_again(answer: Behave) -> None:
+async def test_possibly_delivered_posts_are_not_repeated(answer: Behave) -> None:
     task, hook = await told(answer, timeout=1.0)
     assert task.status.state is TaskState.FAILED
     said = task.status.message
@@ -384,7 +384,7 @@ async def test_who_may_have_got_it_is_not_told_again(answer: Behave) -> None:
     assert len(hook.asked) == 1
 
 
-async def test_who_is_not_there_is_looked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreachable_flows_are_retried(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         async with running(flow(f"http://127.0.0.1:{taken.getsockname()[1]}/", backoff=0.001)) as a2a:
@@ -403,7 +403,7 @@ async def test_an_answer_that_is_too_large_is_not_taken() -> None:
         assert "more than 4096 bytes" in str(task.status.message)
 
 
-async def test_a_service_of_the_cloud_is_no_flow(caplog: pytest.LogCaptureFixture) -> None:
+async def test_metadata_services_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with running(flow("http://169.254.169.254/latest/meta-data", max_retries=0)) as a2a:
         task = await a2a.send_text("hi")
     assert text_in(task) == "The flow could not be reached"

@@ -70,7 +70,7 @@ async def flowing(*answers: Behave, clock: MovableClock | None = None, **options
             yield Flow(a2a, hook)
 
 
-async def test_a_flow_reports_how_it_gets_on_and_what_came_of_it() -> None:
+async def test_flows_report_progress_and_result() -> None:
     async with flowing() as flow:
         task = await flow.told("count")
         sent = flow.hook.asked[0].json
@@ -95,7 +95,7 @@ async def test_a_flow_reports_how_it_gets_on_and_what_came_of_it() -> None:
         assert "half" in [part.text for said in ended.history for part in said.parts]
 
 
-async def test_what_is_reported_twice_is_there_once() -> None:
+async def test_duplicate_reports_are_applied_once() -> None:
     async with flowing() as flow:
         task = await flow.told()
         for report in ({"status": "working", "text": "half"}, {"status": "completed", "text": "done"}):
@@ -115,7 +115,7 @@ async def test_numbered_reports_that_are_overtaken_change_nothing() -> None:
         assert text_in_status(await flow.a2a.get(task)) == "second"
 
 
-async def test_what_a_flow_has_used_is_counted_and_limited() -> None:
+async def test_flow_usage_is_counted_and_limited() -> None:
     async with flowing(max_tokens=10) as flow:
         task = await flow.told()
         used = {"inputTokens": 3, "outputTokens": 4, "cost": 0.5, "model": "m"}
@@ -167,7 +167,7 @@ async def test_a_question_is_passed_on_and_the_answer_posted() -> None:
 @pytest.mark.parametrize(
     "answer", [says(b"ok"), says(b"<html>", "text/html"), says(b"", status=202), says(b"x" * 100_000, "text/plain")]
 )
-async def test_whatever_a_flow_says_when_it_takes_a_message_is_an_acknowledgement(answer: Behave) -> None:
+async def test_any_successful_answer_is_an_acknowledgement(answer: Behave) -> None:
     async with flowing(answer) as flow:
         task = await flow.told()
         await flow.a2a.reaches(task, TaskState.WORKING)
@@ -193,7 +193,7 @@ async def test_a_task_that_waits_holds_nothing() -> None:
             assert text_in(await flow.a2a.get(task)) == f"answer {at}"
 
 
-async def test_what_is_reported_many_times_at_once_is_there_once() -> None:
+async def test_concurrent_duplicate_reports_are_applied_once() -> None:
     async with flowing() as flow:
         task = await flow.told()
         reports = [{"status": "working", "text": "half"}, {"status": "completed", "text": "done"}] * 20
@@ -203,7 +203,7 @@ async def test_what_is_reported_many_times_at_once_is_there_once() -> None:
         assert len([said for said in ended.history if said.parts[0].text == "half"]) <= 1
 
 
-async def test_a_flow_may_be_done_before_it_says_that_it_has_begun() -> None:
+async def test_a_report_may_precede_the_acknowledgement() -> None:
     async with flowing() as flow:
 
         async def hasty(asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -272,7 +272,7 @@ async def test_strangers_are_refused_and_learn_nothing() -> None:
         b"[" * 100_000,
     ],
 )
-async def test_what_is_no_report_is_refused_and_changes_nothing(body: bytes) -> None:
+async def test_invalid_reports_are_refused(body: bytes) -> None:
     async with flowing() as flow:
         task = await flow.told()
         assert await flow.reports(content=body) == 400
@@ -287,7 +287,7 @@ async def test_a_report_that_is_too_large_is_refused() -> None:
         assert (await flow.a2a.get(task)).status.state is TaskState.WORKING
 
 
-async def test_who_reports_on_what_was_cancelled_is_told_to_stop() -> None:
+async def test_reports_on_canceled_tasks_are_refused() -> None:
     async with flowing() as flow:
         task = await flow.told()
         await flow.a2a.cancel(task)
@@ -314,7 +314,7 @@ async def test_a_flow_that_may_have_got_it_is_waited_for() -> None:
             assert len(flow.hook.asked) == 1
 
 
-async def test_silence_makes_a_task_unknown_and_a_late_report_tells() -> None:
+async def test_late_reports_resolve_unknown_tasks() -> None:
     clock = MovableClock()
     async with flowing(clock=clock, sla_seconds=30) as flow:
         task = await flow.told()
@@ -326,7 +326,7 @@ async def test_silence_makes_a_task_unknown_and_a_late_report_tells() -> None:
         assert (ended.status.state, text_in(ended)) == (TaskState.COMPLETED, "late")
 
 
-async def test_a_person_may_have_a_flow_told_again() -> None:
+async def test_a_person_can_retry_a_flow() -> None:
     clock = MovableClock()
     async with flowing(clock=clock, sla_seconds=30) as flow:
         task = await flow.told()
@@ -391,7 +391,7 @@ async def test_killed_while_it_waits_the_task_is_done_all_the_same(tmp_path: Pat
             await asyncio.to_thread(first.kill)
 
 
-async def test_killed_before_it_knows_that_it_was_heard_it_is_not_told_twice(tmp_path: Path, store_url: str) -> None:
+async def test_a_kill_before_the_acknowledgement_sends_nothing_twice(tmp_path: Path, store_url: str) -> None:
     async with webhook(hangs, TAKEN) as hook:
         _config(tmp_path, hook.url, store_url)
         env: dict[str, Any] = LEASES | {"FLOW_KEY": "x"}

@@ -14,7 +14,7 @@ EXAMPLE = ROOT / "examples" / "agents" / "n8n_agent.toml"
 
 
 @pytest.mark.proves("1-61")
-async def test_flows_of_n8n_are_served_as_the_example_says(tmp_path: Path) -> None:
+async def test_the_n8n_example_works(tmp_path: Path) -> None:
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 60
     async with webhook(says([{"json": {"output": "two are on their way"}}])) as assistant, webhook(says({})) as report:
         env: dict[str, Any] = {"N8N_ASSISTANT": assistant.url, "N8N_REPORT": report.url, "N8N_KEY": "Bearer k"}
@@ -37,7 +37,7 @@ async def test_flows_of_n8n_are_served_as_the_example_says(tmp_path: Path) -> No
             await asyncio.to_thread(server.stop)
 
 
-def test_what_is_wrong_with_a_flow_is_said_at_once(tmp_path: Path) -> None:
+def test_invalid_flow_settings_are_reported_at_start(tmp_path: Path) -> None:
     wrong = {
         'type = "http"': "agents.flow: url: An HTTP agent needs the address of its webhook",
         'type = "http"\nurl = "localhost:5678/x"': "agents.flow: url: The address of a webhook begins with http",

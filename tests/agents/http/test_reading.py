@@ -43,7 +43,7 @@ def told(said: list[FlowResponse]) -> tuple[str, list[Any]]:
 
 @pytest.mark.parametrize(("media_type", "answer"), ANSWERS)
 @given(data=st.data())
-def test_an_answer_says_the_same_wherever_it_is_cut(media_type: str, answer: bytes, data: st.DataObject) -> None:
+def test_answers_parse_equally_however_they_are_split(media_type: str, answer: bytes, data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(answer)), max_size=6).map(sorted))
     pieces = [answer[start:end] for start, end in pairwise([0, *cuts, len(answer)])]
     whole = told(read(media_type, [answer]))
@@ -53,7 +53,7 @@ def test_an_answer_says_the_same_wherever_it_is_cut(media_type: str, answer: byt
 
 @example({"files": [{"data": "\x80"}]})
 @given(JSON)
-def test_whatever_json_a_flow_answers_it_is_heard(value: Any) -> None:
+def test_any_json_answer_is_accepted(value: Any) -> None:
     for said in (parse_response(value), parse_event(value)):
         assert sum(one is not None for one in (said.question, said.failure, said.progress)) <= 1
     told = failure_reason(value)
@@ -61,5 +61,5 @@ def test_whatever_json_a_flow_answers_it_is_heard(value: Any) -> None:
 
 
 @given(st.binary(max_size=40), st.sampled_from(["", "text/plain", "image/png", "text/event-stream"]))
-def test_whatever_bytes_a_flow_answers_are_read(answer: bytes, media_type: str) -> None:
+def test_any_bytes_are_read_without_a_crash(answer: bytes, media_type: str) -> None:
     read(media_type, [answer])

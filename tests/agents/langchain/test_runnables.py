@@ -57,7 +57,7 @@ async def again(a2a: Running, said: str, context_id: str | None) -> Task:
 
 
 @pytest.mark.proves("1-61")
-async def test_a_chat_model_is_told_the_conversation_and_its_tokens_are_chunks() -> None:
+async def test_chat_models_get_the_history_and_stream_tokens() -> None:
     model = Talking(words=["well", ", ", "hello"])
     async with running(runnable_agent(model)) as a2a:
         first = await a2a.send_text("hi")
@@ -80,7 +80,7 @@ async def test_a_model_is_shown_images() -> None:
     assert content[1] == {"type": "image", "mime_type": "image/png", "base64": "cG5n"}
 
 
-async def test_what_a_model_uses_is_counted() -> None:
+async def test_model_usage_is_counted() -> None:
     chain = PromptTemplate.from_template("say {what}") | Talking(words=["a", "b"]) | StrOutputParser()
     task = await answer(chain, "it")
     used = (task.metadata or {})["usage"]
@@ -126,7 +126,7 @@ async def test_calls_of_tools_are_data_too() -> None:
     assert data(task) == [{"toolCalls": [{"name": "weather", "args": {"city": "Rome"}}]}]
 
 
-async def test_what_is_no_coroutine_does_not_hold_up_the_loop() -> None:
+async def test_synchronous_runnables_do_not_block_the_loop() -> None:
     seen: list[threading.Thread] = []
 
     def work(said: str) -> str:
@@ -137,7 +137,7 @@ async def test_what_is_no_coroutine_does_not_hold_up_the_loop() -> None:
     assert seen[0] is not threading.current_thread()
 
 
-async def test_whole_messages_are_said_once() -> None:
+async def test_whole_messages_appear_once() -> None:
     assert text(await answer(RunnableLambda(lambda said: AIMessage("whole")), "go")) == "whole"
     assert text(await answer(RunnableLambda(lambda said: AIMessageChunk(content="piece")), "go")) == "piece"
     assert text(await answer(RunnableLambda(lambda said: [HumanMessage("a"), AIMessage("b")]), "go")) == "b"
@@ -147,14 +147,14 @@ def mapped(ctx: Context) -> dict[str, Any]:
     return {"a": ctx.text, "b": ctx.context_id != ""}
 
 
-async def test_settings_say_how_it_is_given_and_taken() -> None:
+async def test_settings_choose_input_and_output() -> None:
     echo: Any = RunnableLambda(lambda given: {"given": given, "answer": f"got {given}"})
     assert text(await answer(echo, "x", input_key="q", output_key="answer")) == "got {'q': 'x'}"
     chosen = await answer(echo, "x", input_mapper=f"{__name__}:mapped", output_key="given")
     assert data(chosen) == [{"a": "x", "b": True}]
 
 
-async def test_what_goes_wrong_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_errors_are_logged_and_hidden_from_callers(caplog: pytest.LogCaptureFixture) -> None:
     def fail(said: str) -> str:
         raise KeyError("the key of the safe")
 
@@ -174,7 +174,7 @@ def test_runnables_are_recognized_and_graphs_are_another_kind() -> None:
 
 
 @pytest.mark.parametrize(("kind", "module"), [("langchain", "langchain_core"), ("langgraph", "langgraph")])
-def test_who_has_not_installed_it_is_told_how(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_name_their_extra(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [
         name for name in sys.modules if name.startswith((f"accord.agents.{kind}.", "accord.agents.langchain."))
     ]:

@@ -75,14 +75,14 @@ async def walked(saver: BaseCheckpointSaver[Any], durability: Any = "sync") -> l
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-async def test_it_tells_what_langgraphs_own_tells(saver: Saver, durability: str) -> None:
+async def test_the_checkpointer_behaves_like_that_of_langgraph(saver: Saver, durability: str) -> None:
     told = await walked(saver, durability)
     assert told == await walked(InMemorySaver(), durability)
     assert told[2][0]["found"] == [1, 4, 9, 1, 4, 9, 7]
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-async def test_what_a_run_knows_is_what_is_kept(ready: AnyStore, saver: Saver, durability: str) -> None:
+async def test_checkpoints_equal_the_state_of_the_run(ready: AnyStore, saver: Saver, durability: str) -> None:
     """Whatever is looked at while a graph runs is what another run would find at that moment."""
     looked: list[int] = []
 
@@ -120,7 +120,7 @@ async def test_large_states_are_kept(saver: Saver) -> None:
     assert (len(state.values["data"]), len(state.values["texts"])) == (MEGABYTES * 1_000_000, 4)
 
 
-async def test_who_lost_the_task_cannot_write(saver: Saver, ready: AnyStore) -> None:
+async def test_fenced_executions_cannot_write_checkpoints(saver: Saver, ready: AnyStore) -> None:
     zombie = Saver(ready, TENANT, TaskFence("t-1", 0))
     with pytest.raises(Fenced):
         await zombie.aput(at("th-1", checkpoint_ns=""), empty_checkpoint(), {"source": "loop"}, {})
@@ -202,7 +202,7 @@ async def test_a_step_is_one_commit(saver: Saver, ready: AnyStore) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_waits_for_an_answer_is_kept_before_the_graph_stops(saver: Saver, ready: AnyStore) -> None:
+async def test_interrupts_are_stored_before_the_graph_stops(saver: Saver, ready: AnyStore) -> None:
     graph = summing().compile(checkpointer=saver)
     await graph.ainvoke({"given": [1]}, at("th-1"), durability="sync")
     found = await Saver(ready, TENANT, TaskFence("t-1", 1)).aget_tuple(at("th-1"))
@@ -210,7 +210,7 @@ async def test_what_waits_for_an_answer_is_kept_before_the_graph_stops(saver: Sa
     assert [channel for _, channel, _ in found.pending_writes or ()] == ["__interrupt__"]
 
 
-async def test_what_a_node_gave_is_kept_while_others_of_its_step_are_at_work(saver: Saver, ready: AnyStore) -> None:
+async def test_finished_nodes_are_stored_during_their_step(saver: Saver, ready: AnyStore) -> None:
     ran: list[str] = []
     go = asyncio.Event()
 

@@ -99,7 +99,7 @@ def asked(task: Task) -> dict[str, str]:
 
 
 @pytest.mark.proves("3-19", "C-01")
-async def test_a_long_graph_goes_on_from_its_checkpoint(serving: Serving, tmp_path: Path) -> None:
+async def test_long_graphs_resume_from_their_checkpoint(serving: Serving, tmp_path: Path) -> None:
     first = await serving("long")
     async with talking(first) as talk:
         task = await talk.send(Part(text="go"), at_once=True)
@@ -133,7 +133,7 @@ async def test_interrupts_are_answered_on_another_node(serving: Serving, tmp_pat
     assert sorted(notes(tmp_path)) == ["left yes", "right no"]
 
 
-async def test_an_answer_that_was_taken_is_not_asked_for_again(serving: Serving, tmp_path: Path) -> None:
+async def test_accepted_answers_are_not_requested_again(serving: Serving, tmp_path: Path) -> None:
     """The node is killed while the graph goes on with the first of two answers."""
     first = await serving("both")
     async with talking(first) as talk:

@@ -53,7 +53,7 @@ async def test_an_interrupt_is_a_question_and_a_text_its_answer(talking: Talking
     assert await ended(talk, await talk.send("Rome", task_id=task.id)) == "Rome"
 
 
-async def test_data_is_asked_and_answered_as_data(talking: Talking) -> None:
+async def test_interrupts_carry_data_both_ways(talking: Talking) -> None:
     talk = await talking(asking({"question": "Send it?", "to": "bob"}, {"level": 3}))
     task = await talk.send("book")
     assert said(task) == "Send it?"
@@ -77,7 +77,7 @@ async def test_a_text_that_looks_like_data_is_an_answer_in_text(talking: Talking
     assert await ended(talk, await talk.send('{"a": 1}', task_id=task.id)) == '{"a": 1}'
 
 
-async def test_the_same_question_may_be_asked_again_and_again(talking: Talking) -> None:
+async def test_a_question_can_be_repeated(talking: Talking) -> None:
     def ask(state: Any) -> Any:
         while not (age := interrupt("How old?")).isdigit():
             pass
@@ -135,7 +135,7 @@ async def test_two_interrupts_at_once_are_answered_one_after_the_other(talking: 
     assert sorted(runs) == ["left", "right"], "who has answered is not asked again"
 
 
-async def test_another_node_goes_on_with_the_answer(talking: Talking) -> None:
+async def test_another_node_resumes_with_the_answer(talking: Talking) -> None:
     first = await talking(asking("Which city?", "When?"))
     task = await first.send("book")
     await first.host.stop(0)
@@ -210,7 +210,7 @@ async def test_a_graph_within_a_graph_may_ask(talking: Talking) -> None:
     assert await ended(talk, await talk.send("same", task_id=task.id)) == "same same"
 
 
-async def test_what_was_said_before_the_question_is_there_once(talking: Talking) -> None:
+async def test_output_before_an_interrupt_appears_once(talking: Talking) -> None:
     """The node that asks is run again from its start, with the model that it calls."""
 
     async def draft(state: Any) -> Any:
@@ -251,7 +251,7 @@ async def test_a_checkpointer_of_the_users_own_is_used(talking: Talking) -> None
     assert await ended(talk, await talk.send("Rome", task_id=task.id)) == "Rome"
 
 
-async def test_a_question_that_nobody_answered_is_overtaken(talking: Talking) -> None:
+async def test_unanswered_questions_are_replaced(talking: Talking) -> None:
     talk = await talking(asking("Which city?"))
     first = await talk.send("book")
     second = await talk.send("something else", context_id=first.context_id)
@@ -271,7 +271,7 @@ async def test_a_question_may_be_cancelled(talking: Talking) -> None:
     assert await ended(talk, await talk.send("Rome", task_id=again.id)) == "Rome"
 
 
-async def test_many_are_asked_at_the_same_time(talking: Talking) -> None:
+async def test_parallel_interrupts_are_supported(talking: Talking) -> None:
     talk = await talking(asking("Which city?"))
     asked = await asyncio.gather(*(talk.send("book") for _ in range(20)))
     answers = await asyncio.gather(*(talk.send(f"city {n}", task_id=task.id) for n, task in enumerate(asked)))

@@ -73,7 +73,7 @@ async def test_a_text_becomes_a_message_and_a_message_the_answer() -> None:
     assert (seen[0].content, seen[0].id) == ("hi", "sent-1")
 
 
-async def test_images_and_files_are_blocks_of_the_message_and_texts_are_read_out() -> None:
+async def test_images_and_files_become_content_blocks() -> None:
     seen: list[Any] = []
 
     def do(state: Any) -> Any:
@@ -125,7 +125,7 @@ async def test_a_text_that_looks_like_data_stays_a_text() -> None:
     assert text(said) == given
 
 
-async def test_who_says_what_the_graph_cannot_take_is_told_what_it_takes() -> None:
+async def test_unsupported_input_is_refused_with_the_accepted_types() -> None:
     graph = one_node(Trip, lambda state: {})
     assert why(await answer(graph, "to Rome")) == "This agent takes a data part: an object with city, country, days"
     unknown = await answer(graph, Part(data={"city": "Rome", "secret": 1}))
@@ -195,7 +195,7 @@ async def test_a_function_may_make_the_state(name: str) -> None:
     assert data(task) == [{"city": "Rome", "country": "Italy", "days": 1}]
 
 
-async def test_settings_say_which_keys_are_used() -> None:
+async def test_settings_choose_state_keys() -> None:
     class Work(TypedDict):
         question: str
         answer: str
@@ -246,7 +246,7 @@ async def test_an_answer_may_have_files() -> None:
     assert Part(url="https://example.com/a.pdf", media_type="application/pdf") in parts
 
 
-async def test_bytes_are_a_file_and_what_json_cannot_say_is_said_in_words() -> None:
+async def test_bytes_become_files_and_other_values_text() -> None:
     class Made(TypedDict):
         text: str
         made: bytes
@@ -262,6 +262,6 @@ async def test_bytes_are_a_file_and_what_json_cannot_say_is_said_in_words() -> N
     assert data(task) == [{"text": "x", "seen": ["a/b", [3]]}]
 
 
-async def test_a_graph_that_says_nothing_completes() -> None:
+async def test_graphs_without_output_complete() -> None:
     task = await answer(one_node(MessagesState, lambda state: {}), "x")
     assert (task.status.state, task.artifacts) == (TaskState.COMPLETED, ())

@@ -55,7 +55,7 @@ def words(events: list[Event]) -> list[str]:
     return ["".join(part.text or "" for part in parts) for parts in reports(events)]
 
 
-async def test_tokens_are_chunks_and_the_answer_is_not_said_again() -> None:
+async def test_tokens_are_streamed_and_the_answer_is_not_repeated() -> None:
     events = await told(chained(MessagesState, speak=speaking("one ", "two ", "three")))
     assert chunks(events) == ["one ", "two ", "three"]
     assert text(task_of(events)) == "one two three"
@@ -67,7 +67,7 @@ async def test_plain_nodes_that_call_a_model_in_a_thread_stream_as_well() -> Non
     assert chunks(events) == ["one ", "two "]
 
 
-async def test_what_several_nodes_say_is_set_off() -> None:
+async def test_output_of_several_nodes_is_separated() -> None:
     def add(state: Any) -> Any:
         return {"messages": [AIMessage("by hand")]}
 
@@ -76,7 +76,7 @@ async def test_what_several_nodes_say_is_set_off() -> None:
     assert len(task_of(events).artifacts) == 1
 
 
-async def test_models_that_talk_at_the_same_time_are_heard_one_after_the_other() -> None:
+async def test_parallel_models_are_streamed_one_after_the_other() -> None:
     turns = [asyncio.Event() for _ in range(4)]
 
     def speaker(before: int, after: int, *said: str) -> Any:
@@ -94,7 +94,7 @@ async def test_models_that_talk_at_the_same_time_are_heard_one_after_the_other()
     assert said in ("left one, left two\n\nright one, right two", "right one, right two\n\nleft one, left two")
 
 
-async def test_a_text_that_differs_from_what_models_said_on_the_way_takes_its_place() -> None:
+async def test_a_different_final_text_replaces_streamed_text() -> None:
     class State(TypedDict):
         text: str
 
@@ -112,7 +112,7 @@ async def test_a_text_that_differs_from_what_models_said_on_the_way_takes_its_pl
     assert chunks(await told(chained(State, same=same))) == ["spo", "rts"], "and is not said again if it does not"
 
 
-async def test_only_some_nodes_may_be_heard() -> None:
+async def test_streaming_can_be_limited_to_nodes() -> None:
     graph = chained(MessagesState, think=speaking("hm ", "hm"), speak=speaking("yes"))
     events = await told(graph, stream_nodes=("speak",))
     assert chunks(events) == ["yes"]
@@ -136,7 +136,7 @@ async def test_nodes_are_reported_and_are_not_in_the_history() -> None:
     assert value["messages"][0]["content"] == "done"
 
 
-async def test_what_nodes_write_is_passed_on() -> None:
+async def test_custom_writes_are_passed_on() -> None:
     def work(state: Any) -> Any:
         write = get_stream_writer()
         write("half way")
@@ -163,7 +163,7 @@ async def test_graphs_within_graphs_are_seen() -> None:
     assert text(task_of(events)) == "found it\n\nin short"
 
 
-async def test_what_models_use_is_counted_once_for_each_call() -> None:
+async def test_model_usage_is_counted_once_per_call() -> None:
     graph = chained(MessagesState, first=speaking("one ", "two "), second=speaking("three"))
     metadata = task_of(await told(graph)).metadata or {}
     used = metadata["usage"]
@@ -181,7 +181,7 @@ async def test_calls_that_are_not_streamed_are_counted_as_well() -> None:
     assert (task_of(events).metadata or {})["usage"]["totalTokens"] == 3
 
 
-async def test_a_budget_stops_a_graph_that_would_go_on() -> None:
+async def test_budgets_stop_running_graphs() -> None:
     graph = StateGraph(MessagesState).add_node("talk", speaking("on ", "and "))
     endless = graph.add_edge(START, "talk").add_conditional_edges("talk", lambda state: "talk").compile()
     task = task_of(await told(endless, max_tokens=20))
@@ -204,7 +204,7 @@ async def test_a_graph_that_does_not_end_is_stopped(limit: int) -> None:
     assert words_of(task) == [f"The graph did not end within {limit} steps"]
 
 
-async def test_what_goes_wrong_in_a_node_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_node_errors_are_logged_and_hidden(caplog: pytest.LogCaptureFixture) -> None:
     def fail(state: Any) -> Any:
         raise KeyError("the key of the safe")
 

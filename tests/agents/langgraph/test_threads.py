@@ -45,7 +45,7 @@ async def test_a_context_is_a_thread(talking: Talking) -> None:
     assert text(await talk.send("five", context_id=first.context_id)) == "one, two, four, five"
 
 
-async def test_nobody_reaches_the_thread_of_somebody_else(talking: Talking) -> None:
+async def test_threads_are_private_to_their_owner(talking: Talking) -> None:
     talk = await talking(recalling())
     first = await talk.send("secret")
     others = [BOB, Caller(tenant="globex", owner="alice"), Caller(tenant="acme/alice", owner="graph")]
@@ -120,7 +120,7 @@ async def test_a_failed_task_leaves_the_conversation_to_others(talking: Talking)
     assert text(await talk.send("go on", context_id=task.context_id)) == "2"
 
 
-async def test_only_the_last_step_is_kept_and_nothing_of_what_was_purged(talking: Talking) -> None:
+async def test_only_the_last_checkpoint_is_kept(talking: Talking) -> None:
     inner = recalling().compile()
     graph = StateGraph(MessagesState).add_sequence([("a", lambda state: {}), ("b", inner)]).add_edge(START, "a")
     talk = await talking(graph)

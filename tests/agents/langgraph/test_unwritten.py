@@ -37,7 +37,7 @@ async def disk() -> Disk:
     return Disk()
 
 
-async def test_what_came_before_goes_along_and_what_comes_meanwhile_goes_next(disk: Disk) -> None:
+async def test_writes_are_batched_in_order(disk: Disk) -> None:
     kept = PendingWrites(disk.commit)
     disk.may.clear()
     kept.add(given("a"))
@@ -53,7 +53,7 @@ async def test_what_came_before_goes_along_and_what_comes_meanwhile_goes_next(di
     assert disk.commits == [["a", "b"], ["c", "d"]]
 
 
-async def test_what_nobody_waits_for_is_committed_soon(disk: Disk) -> None:
+async def test_unawaited_writes_are_committed_soon(disk: Disk) -> None:
     kept = PendingWrites(disk.commit)
     kept.add(given("a"))
     async with asyncio.timeout(30):
@@ -62,7 +62,7 @@ async def test_what_nobody_waits_for_is_committed_soon(disk: Disk) -> None:
     assert disk.commits == [["a"]]
 
 
-async def test_whoever_stops_waiting_stops_no_commit(disk: Disk) -> None:
+async def test_canceled_waiters_do_not_stop_commits(disk: Disk) -> None:
     kept = PendingWrites(disk.commit)
     disk.may.clear()
     kept.add(given("a"))
@@ -91,7 +91,7 @@ async def test_nothing_is_committed_after_something_was_lost(disk: Disk) -> None
     assert disk.commits == []
 
 
-async def test_what_is_dropped_is_not_committed(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dropped_writes_are_not_committed(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "COMMIT_SECONDS", 0.0)
     kept = PendingWrites(disk.commit)
     kept.add(given("a"))

@@ -38,7 +38,7 @@ async def test_tools_of_an_mcp_server_are_called() -> None:
 
 
 @bounded
-async def test_a_server_that_does_not_start_is_said_in_one_line(tmp_path: Path) -> None:
+async def test_failed_mcp_servers_are_reported_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("raise SystemExit(3)")
     with pytest.raises(BadSettings, match="The agent subject cannot start: an MCP server cannot be reached"):

@@ -49,7 +49,7 @@ def speaking(*words: Any, **more: Any) -> Agent[Any]:
 
 
 @bounded
-async def test_words_come_as_they_are_said() -> None:
+async def test_words_are_streamed() -> None:
     go_on = asyncio.Event()
     said = []
     agent = hosted(speaking("one ", go_on.wait, "two"))
@@ -98,7 +98,7 @@ async def test_tools_and_handoffs_are_progress() -> None:
 
 
 @bounded
-async def test_files_go_in_as_what_they_are() -> None:
+async def test_files_keep_their_type() -> None:
     model = Scripted(lambda items, time: ["ok"])
     given = (
         Part(raw=b"\x89PNG", media_type="image/png"),
@@ -197,7 +197,7 @@ def deleting(*wanted: Any) -> tuple[Agent[Any], Scripted, list[str]]:
     ],
 )
 @bounded
-async def test_an_approval_is_asked_for(answer: str | Part, expected: str, done: list[str]) -> None:
+async def test_approvals_suspend_the_task(answer: str | Part, expected: str, done: list[str]) -> None:
     agent, model, did = deleting(calls("delete", path="a.txt"))
     async with running(hosted(agent)) as a2a:
         task = await sent(a2a, "clean up")
@@ -212,7 +212,7 @@ async def test_an_approval_is_asked_for(answer: str | Part, expected: str, done:
 
 
 @bounded
-async def test_several_are_asked_for_one_by_one_and_nothing_is_done_twice() -> None:
+async def test_several_approvals_are_requested_one_by_one() -> None:
     agent, _, did = deleting(calls("delete", "c-1", path="a"), calls("look", "c-2"), calls("delete", "c-3", path="b"))
     async with running(hosted(agent)) as a2a:
         task = await sent(a2a, "clean up")
@@ -285,7 +285,7 @@ REQUEST = httpx2.Request("POST", "http://secret.example")
     ],
 )
 @bounded
-async def test_what_goes_wrong_is_readable(agent: Agent[Any], expected: str) -> None:
+async def test_errors_are_readable(agent: Agent[Any], expected: str) -> None:
     async with running(hosted(agent)) as a2a:
         task = await sent(a2a, "go")
     assert task.status.state is S.FAILED
@@ -303,7 +303,7 @@ def looping() -> Agent[Any]:
 
 
 @bounded
-async def test_what_it_uses_is_counted_and_limited() -> None:
+async def test_usage_is_counted_and_limited() -> None:
     async with running(hosted(looping())) as a2a:
         task = await sent(a2a, "go")
         assert (task.status.state, text_in(task)) == (S.COMPLETED, "done")
@@ -366,7 +366,7 @@ def test_an_agent_is_recognized() -> None:
     assert (made.profile.name, made.profile.description) == ("greeter", "Greets")
 
 
-def test_a_missing_framework_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_framework_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent("a")
     monkeypatch.setitem(sys.modules, "agents", None)
     with pytest.raises(ImportError, match=r"pip install 'accord\[openai-agents\]'"):

@@ -79,7 +79,7 @@ async def test_a_prompt_becomes_held_tasks_of_suitable_agents(hosting: Hosting) 
 
 @bounded
 @pytest.mark.proves("0-02", "0-11", "0-50")
-async def test_planned_tasks_are_begun_dropped_and_concluded(hosting: Hosting) -> None:
+async def test_planned_tasks_start_drop_and_end(hosting: Hosting) -> None:
     host = await hosting(planner, writer, researcher)
     first, second, third = plan_of(await say(host, "Research A\nWrite B\nWrite C"))
     ran = await say(host, "execute 1")
@@ -101,7 +101,7 @@ async def test_planned_tasks_are_begun_dropped_and_concluded(hosting: Hosting) -
 
 
 @bounded
-async def test_all_that_has_not_begun_is_begun(hosting: Hosting) -> None:
+async def test_all_held_tasks_start(hosting: Hosting) -> None:
     host = await hosting(planner, writer, researcher)
     plan = plan_of(await say(host, "Research A\nWrite B\nWrite C"))
     await say(host, "cancel 2")
@@ -247,7 +247,7 @@ async def test_a_model_plans_with_the_same_tools(
 
 
 @bounded
-async def test_what_a_model_gets_wrong_is_passed_over(
+async def test_invalid_model_plans_are_skipped(
     hosting: Hosting, models: Models, make: Callable[..., PlannerAgent]
 ) -> None:
     host = await hosting(make(), writer)

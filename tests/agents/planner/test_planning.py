@@ -93,7 +93,7 @@ def test_a_task_finds_the_agent_that_suits_it(task: str, agent: str) -> None:
         ("Research the market", None),
     ],
 )
-def test_commands_are_told_from_prompts(text: str, command: PlanCommand | None) -> None:
+def test_commands_and_prompts_are_distinguished(text: str, command: PlanCommand | None) -> None:
     assert parse_command(text) == command
 
 

@@ -83,7 +83,7 @@ async def test_a_keeper_that_is_killed_takes_the_command_with_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("has_terminal", [False, True])
-async def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, has_terminal: bool, left: Left) -> None:
+async def test_failed_starts_leave_no_process(tmp_path: Path, has_terminal: bool, left: Left) -> None:
     before = os.listdir("/dev/fd")
     for argv, directory in ((["no-such-command"], tmp_path), (["true"], tmp_path / "none"), (["a\0b"], tmp_path)):
         command = subprocesses.SubprocessCommand(
@@ -95,7 +95,7 @@ async def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, has_termina
     assert len(os.listdir("/dev/fd")) == len(before)
 
 
-async def test_whoever_is_cancelled_while_it_starts_leaves_nothing(tmp_path: Path, left: Left) -> None:
+async def test_a_cancel_during_start_leaves_no_process(tmp_path: Path, left: Left) -> None:
     command = subprocesses.SubprocessCommand(argv=["sleep", "1000"], directory=tmp_path, env=os.environ, grace=0.2)
     starting = asyncio.create_task(subprocesses.start(command))
     await asyncio.sleep(0)
@@ -156,7 +156,7 @@ async def test_a_node_that_is_killed_leaves_no_process_and_its_task_fails(making
 
 
 @linux
-async def test_a_session_goes_on_after_its_node_was_killed(
+async def test_sessions_resume_after_a_killed_node(
     making: Making, binary: Callable[[str], str], tmp_path: Path
 ) -> None:
     store, said = f"sqlite:///{tmp_path}/accord.db", {"preset": "claude", "path": binary("claude")}

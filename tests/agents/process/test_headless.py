@@ -13,17 +13,17 @@ from accord.testing import running
 from tests.agents.process.conftest import Left, Making, completed, message, sent, status, text, until, words
 
 
-async def test_it_says_the_prompt_to_a_command_and_strips_its_colours(making: Making) -> None:
+async def test_commands_get_the_prompt_and_lose_their_colors(making: Making) -> None:
     async with running(making(command=words("does", "echo"))) as a2a:
         assert completed(await sent(a2a, "hello")) == "you said hello"
 
 
-async def test_a_prompt_as_an_argument_is_no_flag(making: Making) -> None:
+async def test_prompt_arguments_are_not_flags(making: Making) -> None:
     async with running(making(command=words("does", "arguments"), args=["--for", "{prompt}"])) as a2a:
         assert json.loads(completed(await sent(a2a, "--help"))) == ["--for", " --help"]
 
 
-async def test_an_exit_code_fails_the_task_with_what_was_said_last(making: Making) -> None:
+async def test_nonzero_exit_codes_fail_with_the_last_output(making: Making) -> None:
     async with running(making(command=words("does", "fail"))) as a2a:
         failed = await sent(a2a, "weather")
         assert failed.status.state is TaskState.FAILED
@@ -63,7 +63,7 @@ async def test_codex(making: Making, binary: Callable[[str], str]) -> None:
         assert first.metadata["usage"]["totalTokens"] == 12
 
 
-async def test_what_is_not_allowed_is_asked_and_then_done(making: Making, binary: Callable[[str], str]) -> None:
+async def test_denied_tools_run_after_approval(making: Making, binary: Callable[[str], str]) -> None:
     async with running(making(preset="claude", path=binary("claude"))) as a2a:
         asked = await sent(a2a, "run ls (here), now")
         assert asked.status.state is TaskState.INPUT_REQUIRED
@@ -75,7 +75,7 @@ async def test_what_is_not_allowed_is_asked_and_then_done(making: Making, binary
         assert done.metadata["usage"]["cost"] == 0.75
 
 
-async def test_what_is_refused_is_not_done(making: Making, binary: Callable[[str], str]) -> None:
+async def test_refused_tools_do_not_run(making: Making, binary: Callable[[str], str]) -> None:
     async with running(making(preset="claude", path=binary("claude"))) as a2a:
         asked = await sent(a2a, "run rm -rf")
         done = await sent(a2a, "no never", task=asked)
@@ -109,9 +109,7 @@ async def test_an_error_in_its_result_fails_the_task(making: Making, binary: Cal
         assert (failed.status.state, status(failed)) == (TaskState.FAILED, "coder failed: the credit is used up")
 
 
-async def test_a_session_that_is_gone_is_begun_anew(
-    making: Making, binary: Callable[[str], str], tmp_path: Path
-) -> None:
+async def test_missing_sessions_restart(making: Making, binary: Callable[[str], str], tmp_path: Path) -> None:
     async with running(making(preset="claude", path=binary("claude"))) as a2a:
         first = await sent(a2a, "one")
         shutil.rmtree(tmp_path / "sessions")
@@ -119,7 +117,7 @@ async def test_a_session_that_is_gone_is_begun_anew(
         assert completed(await sent(a2a, "three", context=first.context_id)) == "two | three "
 
 
-async def test_a_question_of_a_script_is_asked(making: Making) -> None:
+async def test_script_questions_reach_the_caller(making: Making) -> None:
     async with running(making(command=words("does", "lines"), events="lines")) as a2a:
         asked = await sent(a2a, "book a trip")
         assert (asked.status.state, status(asked)) == (TaskState.INPUT_REQUIRED, "Which city?")
@@ -149,7 +147,7 @@ async def test_secrets_that_it_was_given_are_not_in_its_last_words(making: Makin
         assert status(await sent(a2a, "go")) == "coder ended with exit code 1: bad key ***"
 
 
-async def test_a_command_that_is_not_there_says_so(making: Making) -> None:
+async def test_missing_commands_are_reported(making: Making) -> None:
     async with running(making(command="no-such-command")) as a2a:
         failed = await sent(a2a, "go")
         assert failed.status.state is TaskState.FAILED
@@ -198,7 +196,7 @@ async def test_too_many_or_too_large_files_are_refused(making: Making) -> None:
             assert (await sent(a2a, "go", *refused)).status.state is TaskState.REJECTED
 
 
-async def test_what_it_leaves_running_ends_with_it(making: Making, left: Left) -> None:
+async def test_background_processes_end_with_the_command(making: Making, left: Left) -> None:
     async with running(making(command=words("does", "leave"))) as a2a:
         assert completed(await sent(a2a, "go")) == "done"
     assert not left()

@@ -105,7 +105,7 @@ def test_every_preset_is_whole(name: str, making: Making) -> None:
     assert agent.profile.crash is (Crash.RESUME if preset.headless.resume else Crash.FAIL)
 
 
-def test_the_presets_are_those_that_settings_name() -> None:
+def test_presets_match_the_settings() -> None:
     assert set(PRESETS) == set(PresetName.__args__)  # type: ignore[attr-defined]
 
 
@@ -149,7 +149,7 @@ def test_one_beside_a_directory_that_is_yet_to_be_made_may_be_there() -> None:
     AGENT_TYPE.make(AgentArguments(options=ProcessOptions(command="./later"), env={"PATH": "", "HOME": "/"}))
 
 
-def test_a_server_whose_command_is_missing_says_so_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_command_is_reported_at_start(tmp_path: Path) -> None:
     for table in ('type = "process"\npreset = "droid"', 'type = "relay"\ncommand = "no-such-command -p"'):
         (tmp_path / "accord.toml").write_text(f"[agents.x]\n{table}\n")
         refused = accord(tmp_path, "serve", "--store", "sqlite://:memory:", PATH=str(tmp_path))
@@ -166,7 +166,7 @@ def test_a_command_may_be_a_line() -> None:
     assert preset.headless.prompt_input is PromptInput.ARGUMENT
 
 
-def test_what_is_set_for_the_environment_is_not_shown() -> None:
+def test_environment_values_are_hidden() -> None:
     assert "secret" not in repr(ProcessOptions(command="x", env={"KEY": "secret"}))
 
 
@@ -195,6 +195,6 @@ def test_what_is_set_for_the_environment_is_not_shown() -> None:
         ({"command": "x", "unknown": 1}, "unknown"),
     ],
 )
-def test_what_cannot_work_is_refused_when_it_is_read(said: dict[str, Any], reason: str) -> None:
+def test_impossible_options_are_refused_on_load(said: dict[str, Any], reason: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=reason):
         msgspec.convert(said, ProcessOptions)

@@ -120,7 +120,7 @@ async def test_commits_stay_in_the_branch(making: Making, repository: Path) -> N
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
-async def test_what_was_not_committed_is_not_lost(making: Making, repository: Path) -> None:
+async def test_uncommitted_changes_are_kept(making: Making, repository: Path) -> None:
     said = {"command": words("does", "commit"), "worktree": True, "repository": str(repository)}
     async with running(making(**said)) as a2a:
         done = await sent(a2a, "go")
@@ -167,7 +167,7 @@ async def test_a_repository_without_the_base_fails_the_task_readably(making: Mak
         )
 
 
-async def test_what_a_task_left_that_was_cancelled_while_it_waited_is_cleaned_up_at_the_next_start(
+async def test_leftovers_of_suspended_tasks_are_removed_at_start(
     making: Making, repository: Path, tmp_path: Path
 ) -> None:
     store = f"sqlite:///{tmp_path}/accord.db"
@@ -250,9 +250,7 @@ async def test_git_starts_nothing_that_a_repository_names(
     assert marker.exists(), "git by itself would have"
 
 
-async def test_a_worktree_is_what_its_repository_says_of_files(
-    making: Making, repository: Path, tmp_path: Path
-) -> None:
+async def test_worktrees_follow_the_repository_attributes(making: Making, repository: Path, tmp_path: Path) -> None:
     (tmp_path / "ignored").write_text("*.swp\n")
     git(repository, "config", "core.excludesFile", str(tmp_path / "ignored"))
     git(repository, "config", "core.autocrlf", "true")
@@ -266,7 +264,7 @@ async def test_a_worktree_is_what_its_repository_says_of_files(
 
 
 @pytest.mark.parametrize("form", ["sha1", "sha256"])
-async def test_what_a_killed_server_left_half_made_is_made_anew(tmp_path: Path, form: str) -> None:
+async def test_half_created_worktrees_are_recreated(tmp_path: Path, form: str) -> None:
     here, path = tmp_path / "repository", tmp_path / "tree"
     here.mkdir()
     git(here, "init", "--quiet", "--initial-branch=main", f"--object-format={form}")
@@ -283,7 +281,7 @@ async def test_what_a_killed_server_left_half_made_is_made_anew(tmp_path: Path, 
     assert git(here, "branch", "--format=%(refname:short)") == "main"
 
 
-async def test_a_link_to_git_that_is_no_text_keeps_the_worktree(repository: Path, tmp_path: Path) -> None:
+async def test_unreadable_git_links_keep_the_worktree(repository: Path, tmp_path: Path) -> None:
     found = await find_repository(repository, os.environ)
     tree = await process_git.open_worktree(found, tmp_path / "tree", "x", "main")
     (tree.path / ".git").write_bytes(b"gitdir: a\0b")
@@ -298,7 +296,7 @@ async def test_a_link_to_git_that_is_no_text_keeps_the_worktree(repository: Path
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_in_a_folder_of_its_own_before_is_no_artifact(making: Making, tmp_path: Path) -> None:
+async def test_existing_files_are_not_artifacts(making: Making, tmp_path: Path) -> None:
     (tmp_path / "here" / "dist").mkdir(parents=True)
     old = tmp_path / "here" / "dist" / "old.txt"
     old.write_text("old")
@@ -312,7 +310,7 @@ async def test_what_is_in_a_folder_of_its_own_before_is_no_artifact(making: Maki
     assert found["sub/new.txt"] == b"new\n"
 
 
-async def test_what_a_command_made_that_failed_is_delivered(making: Making) -> None:
+async def test_files_of_failed_commands_are_delivered(making: Making) -> None:
     command = ["sh", "-c", 'echo half > "$TASK_OUTBOX/half.txt"; exit 1']
     async with running(making(command=command)) as a2a:
         failed = await sent(a2a, "go")
@@ -329,7 +327,7 @@ async def test_too_large_and_too_many_files_stay_behind(making: Making) -> None:
         assert any("stay behind: a, c" in said for said in told), status(done)
 
 
-def test_a_folder_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
+def test_symlinked_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / ".accord").symlink_to(tmp_path / "elsewhere")
@@ -433,7 +431,7 @@ def test_each_file_has_a_name_that_fits(tmp_path: Path, names: list[str], writte
 
 
 @given(st.text())
-def test_a_name_is_safe_whatever_it_was(name: str) -> None:
+def test_any_name_becomes_a_safe_name(name: str) -> None:
     made = workspace.safe_name(name)
     assert made
     assert len(made.encode()) <= workspace.MAX_NAME

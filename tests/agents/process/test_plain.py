@@ -48,14 +48,14 @@ def test_text_without_controls_is_left_alone(text: str, data: st.DataObject) -> 
 
 
 @given(st.binary(max_size=2000))
-def test_anything_is_taken_and_what_is_shown_has_no_controls(raw: bytes) -> None:
+def test_any_input_is_accepted_without_control_characters(raw: bytes) -> None:
     stream = TerminalText()
     said = stream.feed(raw) + stream.settle()
     assert not [one for one in said if one < " " and one not in "\n\t"]
     assert "\x7f" not in said
 
 
-def test_what_was_given_is_not_given_again_but_what_it_became_is() -> None:
+def test_screen_updates_yield_only_changes() -> None:
     stream = TerminalText()
     assert [stream.feed(part) for part in (b"10%", b"\r20%", b"\r30%")] == ["10%", "", ""]
     assert stream.settle() == "\n30%"

@@ -23,7 +23,7 @@ async def living(agent: ProcessAgent, host: Host) -> AsyncIterator[None]:
         await agent.stop()
 
 
-async def test_a_session_is_gone_on_with_on_another_node_and_by_its_owner_alone(
+async def test_sessions_resume_on_another_node_for_their_owner_only(
     hosting: Hosting, making: Making, binary: Callable[[str], str]
 ) -> None:
     agents = [making(preset="codex", path=binary("codex"), name="coder") for _ in range(2)]
@@ -38,7 +38,7 @@ async def test_a_session_is_gone_on_with_on_another_node_and_by_its_owner_alone(
         assert (text(again), text(other)) == ("you said one | two", "you said three")
 
 
-async def test_what_waits_ends_when_its_task_is_cancelled_on_another_node(hosting: Hosting, making: Making) -> None:
+async def test_a_cancel_on_another_node_ends_a_suspended_process(hosting: Hosting, making: Making) -> None:
     agents = [making(command=words("asks"), mode="pty", name="asks") for _ in range(2)]
     first, second = [await hosting(agent) for agent in agents]
     async with living(agents[0], first), living(agents[1], second):

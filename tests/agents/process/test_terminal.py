@@ -23,7 +23,7 @@ def held(agent: ProcessAgent) -> list[int]:
     return [kept.live.process.pid for kept in agent._resources.parked._parked.values()]
 
 
-async def test_a_question_is_asked_and_the_answer_typed_into_the_same_process(making: Making) -> None:
+async def test_answers_are_typed_into_the_same_process(making: Making) -> None:
     agent = making(command=words("asks"), mode="pty")
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
@@ -39,7 +39,7 @@ async def test_a_question_is_asked_and_the_answer_typed_into_the_same_process(ma
         assert not held(agent)
 
 
-async def test_questions_follow_each_other_and_yes_is_what_the_command_takes_for_it(making: Making) -> None:
+async def test_questions_repeat_and_yes_is_translated(making: Making) -> None:
     async with running(making(command=words("asks", "--twice"), mode="pty", answers={"yes": "Y!"})) as a2a:
         asked = await sent(a2a, "it")
         assert "What first?" in status(asked)
@@ -63,7 +63,7 @@ async def test_several_lines_are_one_input(making: Making) -> None:
         assert "too long to be typed" in status(failed)
 
 
-async def test_a_cancelled_task_lets_go_of_what_waits(making: Making) -> None:
+async def test_a_cancel_ends_the_suspended_process(making: Making) -> None:
     agent = making(command=words("asks"), mode="pty")
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
@@ -72,7 +72,7 @@ async def test_a_cancelled_task_lets_go_of_what_waits(making: Making) -> None:
         await until(lambda: not lives(pid) and not held(agent))
 
 
-async def test_what_waits_too_long_fails_its_task(making: Making) -> None:
+async def test_a_suspended_process_times_out(making: Making) -> None:
     agent = making(command=words("asks"), mode="pty", answer_timeout=0.2)
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
@@ -81,7 +81,7 @@ async def test_what_waits_too_long_fails_its_task(making: Making) -> None:
         assert not held(agent)
 
 
-async def test_an_answer_that_finds_nobody_fails_what_has_no_session(making: Making) -> None:
+async def test_an_answer_without_process_fails_without_a_session(making: Making) -> None:
     agent = making(command=words("asks"), mode="pty")
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
@@ -91,9 +91,7 @@ async def test_an_answer_that_finds_nobody_fails_what_has_no_session(making: Mak
         assert (failed.status.state, status(failed)) == (TaskState.FAILED, "The process that asked has ended")
 
 
-async def test_an_answer_that_finds_nobody_goes_on_with_the_session(
-    making: Making, binary: Callable[[str], str]
-) -> None:
+async def test_an_answer_without_process_resumes_the_session(making: Making, binary: Callable[[str], str]) -> None:
     agent = making(preset="goose", path=binary("goose"), mode="pty")
     async with running(agent) as a2a:
         asked = await sent(a2a, "delete it")
@@ -108,13 +106,13 @@ async def test_an_answer_that_finds_nobody_goes_on_with_the_session(
         assert "The answer is: yes" in text(done)
 
 
-async def test_a_terminal_answers_what_programs_ask_of_it(making: Making) -> None:
+async def test_the_terminal_answers_device_queries(making: Making) -> None:
     script = r"stty -icanon min 6; printf '\033[6n'; dd bs=6 count=1 2>/dev/null | od -An -c"
     async with running(making(command=["sh", "-c", script, "{prompt}"], mode="pty", allow_interpreter=True)) as a2a:
         assert completed(await sent(a2a, "go")).split() == ["033", "[", "1", ";", "1", "R"]
 
 
-async def test_a_session_that_is_gone_is_begun_anew(making: Making, tmp_path: Path) -> None:
+async def test_missing_sessions_restart(making: Making, tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.write_text('#!/bin/sh\ncase "$*" in *--resume*) echo "No conversation found"; exit 1;; esac\necho "$@"\n')
     program.chmod(0o755)

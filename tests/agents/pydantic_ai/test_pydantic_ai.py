@@ -46,7 +46,7 @@ def hosted(agent: Agent[Any, Any], **options: Any) -> PydanticAIAgent:
 
 
 @bounded
-async def test_words_come_as_they_are_said() -> None:
+async def test_words_are_streamed() -> None:
     go_on = asyncio.Event()
     model = Scripted(lambda messages, time: ["one ", go_on.wait, "two"])
     said = []
@@ -83,7 +83,7 @@ async def test_output_may_be_words_or_data() -> None:
 
 
 @bounded
-async def test_output_that_is_changed_replaces_what_was_streamed() -> None:
+async def test_changed_output_replaces_streamed_text() -> None:
     agent: Agent[None, str] = Agent(Scripted(lambda messages, time: ["quiet"]))
     agent.output_validator(lambda text: text.upper())
     async with running(hosted(agent)) as a2a:
@@ -91,7 +91,7 @@ async def test_output_that_is_changed_replaces_what_was_streamed() -> None:
 
 
 @bounded
-async def test_what_was_not_good_enough_is_taken_back() -> None:
+async def test_rejected_output_is_withdrawn() -> None:
     agent: Agent[None, str] = Agent(Scripted(lambda messages, time: ["bad" if time == 1 else "good"]))
 
     @agent.output_validator
@@ -130,7 +130,7 @@ async def test_tools_are_progress() -> None:
 
 
 @bounded
-async def test_files_go_in_as_what_they_are() -> None:
+async def test_files_keep_their_type() -> None:
     model = Scripted(lambda messages, time: ["ok"])
     given = (
         Part(text=" this"),
@@ -224,7 +224,7 @@ async def test_of_two_tasks_that_end_at_the_same_time_both_are_remembered(shorte
 
 
 @bounded
-async def test_what_failed_is_not_remembered() -> None:
+async def test_failed_turns_are_not_remembered() -> None:
     model = Scripted(lambda messages, time: [ModelHTTPError(500, "m")] if time == 1 else ["ok"])
     async with running(hosted(Agent(model))) as a2a:
         assert (await sent(a2a, saying("one", context="c"))).status.state is S.FAILED
@@ -266,7 +266,7 @@ def deleting(tool_calls: Any = None) -> tuple[Agent[None, Any], Scripted, list[s
     ],
 )
 @bounded
-async def test_an_approval_is_asked_for(answer: str | Part, expected: str, done: list[str]) -> None:
+async def test_approvals_suspend_the_task(answer: str | Part, expected: str, done: list[str]) -> None:
     agent, model, did = deleting()
     async with running(hosted(agent)) as a2a:
         task = await sent(a2a, "clean up")
@@ -287,7 +287,7 @@ async def test_an_approval_is_asked_for(answer: str | Part, expected: str, done:
 
 
 @bounded
-async def test_several_are_asked_for_one_by_one_and_nothing_is_done_twice() -> None:
+async def test_several_approvals_are_requested_one_by_one() -> None:
     wanted = [calls("delete", "c-1", path="a"), calls("look", "c-2"), calls("delete", "c-3", path="b")]
     agent, _, did = deleting(wanted)
     async with running(hosted(agent)) as a2a:
@@ -302,7 +302,7 @@ async def test_several_are_asked_for_one_by_one_and_nothing_is_done_twice() -> N
 
 @pytest.mark.parametrize("answer", ["Rome", Part(data={"city": "Rome"})])
 @bounded
-async def test_a_result_from_elsewhere_is_asked_for(answer: str | Part) -> None:
+async def test_deferred_results_are_requested(answer: str | Part) -> None:
     model = Scripted(lambda messages, time: [f"to {given}" for given in returned(messages)] or [calls("city")])
     agent: Agent[None, Any] = Agent(model, output_type=[str, DeferredToolRequests])
 
@@ -371,7 +371,7 @@ def failing(error: Exception) -> Agent[None, str]:
     ],
 )
 @bounded
-async def test_what_goes_wrong_is_readable(agent: Agent[None, str], state: TaskState, expected: str) -> None:
+async def test_errors_are_readable(agent: Agent[None, str], state: TaskState, expected: str) -> None:
     async with running(hosted(agent)) as a2a:
         task = await sent(a2a, "go")
     assert task.status.state is state
@@ -380,7 +380,7 @@ async def test_what_goes_wrong_is_readable(agent: Agent[None, str], state: TaskS
 
 
 @bounded
-async def test_what_it_uses_is_counted_and_limited() -> None:
+async def test_usage_is_counted_and_limited() -> None:
     def looping(messages: Any, time: int) -> list[Any]:
         return [calls("look", f"c-{time}")] if time < 3 else ["done"]
 
@@ -459,7 +459,7 @@ def test_an_agent_is_recognized() -> None:
     assert not AGENT_TYPE.recognizes or not AGENT_TYPE.recognizes(TestModel())
 
 
-def test_a_missing_framework_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_framework_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(TestModel())
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     with pytest.raises(ImportError, match=r"pip install 'accord\[pydantic-ai\]'"):

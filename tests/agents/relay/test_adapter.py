@@ -26,7 +26,7 @@ def adapter(url: str, **more: Any) -> RelayA2AAdapter:
 
 
 @pytest.mark.proves("1-46")
-def test_it_is_made_as_the_specification_says() -> None:
+def test_the_adapter_matches_the_specification() -> None:
     signature = inspect.signature(RelayA2AAdapter)
     assert {name: one.default for name, one in signature.parameters.items()} == {
         "relay_api_key": inspect.Parameter.empty,
@@ -113,7 +113,7 @@ async def test_without_an_answer_time_is_up() -> None:
 
 
 @pytest.mark.proves("1-51")
-async def test_it_says_what_it_is_and_the_card_says_the_same() -> None:
+async def test_the_card_matches_the_adapter() -> None:
     made = adapter("http://localhost", channel="ops")
     about = made.get_metadata()
     assert (about.name, about.description) == ("Agent Relay", "Multi-agent workspace (channel: ops)")
@@ -162,7 +162,7 @@ async def test_many_ask_at_once_and_each_gets_its_own() -> None:
         assert await asyncio.gather(*asking) == [f"answer {at}" for at in range(8)]
 
 
-async def test_hosted_it_tells_how_far_it_is_and_what_came_of_it() -> None:
+async def test_a_hosted_adapter_reports_progress_and_result() -> None:
     async with broker() as url, joined(url, "rk_worker") as worker, running(adapter(url)) as a2a:
         task = await a2a.send_text("count", at_once=True)
         assert f"[a2a:{task.id}]" in await hears(worker, lambda text: text.startswith("count"))
@@ -178,7 +178,7 @@ async def test_hosted_it_tells_how_far_it_is_and_what_came_of_it() -> None:
         assert text_in(failed) == "no such city"
 
 
-async def test_what_the_agent_says_meanwhile_is_streamed() -> None:
+async def test_intermediate_messages_are_streamed() -> None:
     async with (
         broker() as url,
         joined(url, "rk_worker") as worker,
@@ -200,7 +200,7 @@ async def test_what_the_agent_says_meanwhile_is_streamed() -> None:
     assert told == ["I begin to count", "half of it"]
 
 
-async def test_requests_of_a_conversation_say_so_and_those_of_others_do_not() -> None:
+async def test_requests_carry_their_conversation() -> None:
     async with broker() as url, joined(url, "rk_worker") as worker, running(adapter(url)) as a2a:
 
         async def posted(number: int, owner: str, context_id: str | None) -> tuple[Task, str]:
@@ -231,7 +231,7 @@ def _broken(status: int, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("status", [401, 403, 400])
-async def test_a_key_that_is_refused_is_said_at_once(status: int) -> None:
+async def test_refused_keys_are_reported_at_once(status: int) -> None:
     async with relay() as there:
         there.read = _broken(status, text="secret details")
         async with running(adapter(there.url)) as a2a:
@@ -239,7 +239,7 @@ async def test_a_key_that_is_refused_is_said_at_once(status: int) -> None:
     assert (task.status.state, text_in(task)) == (TaskState.FAILED, f"The relay refused: HTTP {status}")
 
 
-async def test_a_relay_that_is_away_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_outages_of_a_relay_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.agents.relay.RETRIES", RetryPolicy(first_seconds=0.001, attempts=3))
     async with relay() as there:
         troubles = [_broken(503), _broken(200, text="<html>"), _broken(200, body=b"{}")]
@@ -262,7 +262,7 @@ async def test_a_relay_that_is_away_for_a_moment_is_asked_again(monkeypatch: pyt
     assert (len(there.bodies), troubles) == (2, [])
 
 
-async def test_what_may_have_been_posted_is_not_posted_again() -> None:
+async def test_possibly_posted_messages_are_not_repeated() -> None:
     async with relay() as there:
 
         async def posted(message: dict[str, Any]) -> web.Response:
@@ -279,7 +279,7 @@ async def test_what_may_have_been_posted_is_not_posted_again() -> None:
     assert len(there.bodies) == 1
 
 
-async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_relay_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accord.agents.relay.RETRIES", RetryPolicy(first_seconds=0.001, attempts=3))
     async with relay() as there:
         url = there.url
@@ -288,7 +288,7 @@ async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         await made.invoke("go")
 
 
-async def test_a_run_that_was_lost_goes_on_with_what_it_asked() -> None:
+async def test_lost_executions_resume_their_request() -> None:
     """Whether it had been posted is seen in the channel."""
     async with relay() as there:
         made = adapter(there.url, target_agent="Worker1")
@@ -347,7 +347,7 @@ def test_settings_make_it() -> None:
         AGENT_TYPE.make(AgentArguments(options=RelayOptions()))
 
 
-async def test_the_broker_is_bounded_and_knows_who_speaks() -> None:
+async def test_the_broker_is_limited_and_authenticates_senders() -> None:
     async with broker() as url, httpx.AsyncClient(base_url=url, timeout=BOUND_SECONDS) as http:
         path, key = "/channels/messages", {"Authorization": "Bearer rk_worker"}
         hello = {"channel": "general", "text": "hello", "from": "somebody else"}

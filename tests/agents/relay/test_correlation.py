@@ -74,7 +74,7 @@ def test_an_old_or_foreign_answer_is_never_taken(after: tuple[Any, ...], before:
 
 
 @pytest.mark.proves("C-10")
-def test_an_answer_to_the_one_before_that_comes_late_is_not_taken_for_ours() -> None:
+def test_late_answers_to_earlier_requests_are_ignored() -> None:
     first = said("please [a2a:t-0]", "a2a", 1)
     late = said("DONE: to the first", number=3)
     assert answer(late, before=(first,), id="2") is None
@@ -118,19 +118,19 @@ def test_a_failure_is_one_only_with_the_tag() -> None:
         ([said("DONE: [a2a:t-1] it is 42"), said("what a day")], []),
     ],
 )
-def test_what_is_said_about_it_is_told_from_chatter(after: list[dict[str, Any]], about: list[str]) -> None:
+def test_progress_is_distinguished_from_chatter(after: list[dict[str, Any]], about: list[str]) -> None:
     found = watch()
     new = found.feed(parse_messages(after))
     assert [entry.answer for entry in new if found.is_about(entry)] == about
 
 
-def test_without_a_target_only_what_has_the_tag_is_about_it() -> None:
+def test_without_a_target_only_tagged_messages_match() -> None:
     found = watch(target=None)
     new = found.feed(parse_messages([said("half of it"), said("most of it [a2a:t-1]")]))
     assert [entry.answer for entry in new if found.is_about(entry)] == ["most of it"]
 
 
-def test_a_request_says_which_conversation_it_belongs_to() -> None:
+def test_requests_name_their_conversation() -> None:
     entry = ChannelMessage(key="1", text=format_request("see [context:c-2] and [a2a:t-2]", "t-1", "c-1"))
     assert (entry.tag, entry.context, entry.is_request) == ("t-1", "c-1", True)
     assert request_text(entry) == "see (context:c-2) and (a2a:t-2)"
@@ -166,7 +166,7 @@ def _page(numbered: bool, texts: list[str]) -> list[dict[str, Any]]:
     return [said(text, "Worker1", at if numbered else None) for at, text in enumerate(texts, 1)]
 
 
-def test_the_same_words_said_again_are_new_where_messages_have_no_id() -> None:
+def test_repeated_texts_without_ids_are_new_messages() -> None:
     old = said("DONE: 42")
     asked = RelayRequest(tag="t-1", text=format_request("go", "t-1"), at=0.0, before=tuple(parse_messages([old])))
     found = AnswerSearch(asked, "Worker1")
@@ -176,7 +176,7 @@ def test_the_same_words_said_again_are_new_where_messages_have_no_id() -> None:
     assert found.answer() is not None
 
 
-def test_what_a_caller_writes_is_neither_a_tag_nor_an_answer() -> None:
+def test_caller_text_is_neither_tag_nor_answer() -> None:
     forged = ChannelMessage(key="1", text=format_request("DONE: [a2a:t-2] haha", "t-1"))
     assert (forged.tag, forged.word, forged.is_request) == ("t-1", "", True)
     plain = ChannelMessage(key="1", text=format_request("see [a2a:t-2]", "t-1"))
@@ -197,7 +197,7 @@ TAGS = st.sampled_from(["t-0", "t-1", "t-2"])
         max_size=8,
     )
 )
-def test_whatever_is_said_only_what_can_mean_nothing_else_is_taken(talk: list[tuple[str, str]]) -> None:
+def test_only_unambiguous_messages_match(talk: list[tuple[str, str]]) -> None:
     texts = {"ask": "please [a2a:{}]", "answer": "DONE: [a2a:{}] {}", "untagged": "DONE: untagged"}
     after = [said(texts[kind].format(tag, tag), "Bob" if kind == "ask" else "Worker1") for kind, tag in talk]
     assert answer(*after) == _meant(talk)

@@ -14,7 +14,7 @@ from tests.serve.running import ROOT, environment
 EXAMPLE = ROOT / "examples" / "agents" / "relay_agent.py"
 
 
-async def test_a_workspace_is_served_as_the_example_says(tmp_path: Path) -> None:
+async def test_the_workspace_example_works(tmp_path: Path) -> None:
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 60
     port = free_port()
     async with broker() as url, joined(url, "rk_worker") as worker:

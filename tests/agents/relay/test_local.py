@@ -59,7 +59,7 @@ async def works(folder: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_command_answers_what_is_asked_in_the_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commands_answer_channel_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ACCORD_STORE", "PGPASSWORD"):
         monkeypatch.setenv(name, "secret")
     async with running(local(tmp_path)) as a2a:
@@ -90,7 +90,7 @@ async def test_the_text_may_have_its_place_among_the_arguments(tmp_path: Path) -
         assert await a2a.ask_text("--version") == "you said  --version", "it is no flag"
 
 
-async def test_a_command_is_told_which_conversation_it_is_in(tmp_path: Path) -> None:
+async def test_commands_get_their_conversation(tmp_path: Path) -> None:
     async with running(local(tmp_path, "{prompt}", "--session={context}")) as a2a:
         first = await a2a.send_text("{context}")
         again = Message(message_id="m-2", role=Role.USER, parts=(Part(text="on"),), context_id=first.context_id)
@@ -103,7 +103,7 @@ async def test_a_command_is_told_which_conversation_it_is_in(tmp_path: Path) -> 
     assert session not in other
 
 
-async def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+async def test_failed_commands_report_the_reason(tmp_path: Path) -> None:
     async with running(local(tmp_path)) as a2a:
         task = await a2a.send_text("fail")
         assert (task.status.state, text_in(task)) == (TaskState.FAILED, "exit status 3: no such city")
@@ -132,7 +132,7 @@ async def test_cancelled_in_the_middle_of_a_flood_it_leaves_its_place(tmp_path: 
         assert await a2a.ask_text("hello") == "you said hello"
 
 
-async def test_what_took_too_long_is_gone_and_its_place_is_free(tmp_path: Path) -> None:
+async def test_timed_out_requests_free_their_slot(tmp_path: Path) -> None:
     made = local(tmp_path)
     made.timeout = 0.3
     async with running(made) as a2a:
@@ -264,7 +264,7 @@ async def test_without_a_command_an_agent_may_join(tmp_path: Path) -> None:
         await asyncio.to_thread(server.stop)
 
 
-def test_what_cannot_be_served_is_said_at_once(tmp_path: Path) -> None:
+def test_unservable_commands_are_reported_at_start(tmp_path: Path) -> None:
     nothing = accord(tmp_path, "a2a", "serve", "--command", "no-such-command -p")
     assert (nothing.returncode, "Command not found" in nothing.stderr) == (2, True)
     keyless = accord(tmp_path, "a2a", "serve", "--relay-url", "https://relay.example", RELAY_API_KEY="")

@@ -13,7 +13,7 @@ from examples.agents.temporal_orders import worker
 pytestmark = pytest.mark.xdist_group("temporal")  # they share a server
 
 
-async def test_the_example_orders_what_is_confirmed(
+async def test_the_example_orders_confirmed_items(
     address: str, temporal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", address)

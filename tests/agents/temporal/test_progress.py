@@ -52,9 +52,7 @@ async def test_an_answer_is_streamed_while_it_is_written(
 @pytest.mark.parametrize(
     ("last", "whole"), [("nothing", "one "), ("other", "something else"), ("data", "{'n': 1}")], ids=lambda one: one
 )
-async def test_what_the_workflow_gives_in_the_end_counts(
-    address: str, worker: Worker, temporal: Client, last: str, whole: str
-) -> None:
+async def test_the_final_result_counts(address: str, worker: Worker, temporal: Client, last: str, whole: str) -> None:
     async with running(agent_of(address, "Writes", progress_query="progress", progress_seconds=0.05)) as a2a:
         task, chunks = await heard(a2a, temporal, last)
     part = task.artifacts[0].parts[0]
@@ -63,16 +61,14 @@ async def test_what_the_workflow_gives_in_the_end_counts(
 
 
 @pytest.mark.parametrize("query", ["number", "nowhere"])
-async def test_progress_that_is_none_is_passed_over(address: str, worker: Worker, temporal: Client, query: str) -> None:
+async def test_invalid_progress_is_ignored(address: str, worker: Worker, temporal: Client, query: str) -> None:
     async with running(agent_of(address, "Writes", progress_query=query, watched=0, poll_seconds=0.2)) as a2a:
         task = await a2a.send_text("one ", at_once=True)
         ended = await a2a.send_text("whole", task=task)
     assert text_in(ended) == "one !"
 
 
-async def test_what_is_said_meanwhile_does_not_begin_the_answer_anew(
-    address: str, worker: Worker, temporal: Client
-) -> None:
+async def test_messages_meanwhile_do_not_restart_the_answer(address: str, worker: Worker, temporal: Client) -> None:
     async with running(agent_of(address, "Writes", progress_query="progress", progress_seconds=0.05)) as a2a:
         task = await a2a.send_text("one ", at_once=True)
         async with asyncio.timeout(BOUND_SECONDS):
@@ -97,7 +93,7 @@ async def test_heartbeats_of_an_activity_are_reported(
     assert reported == ["at work"]
 
 
-async def test_a_workflow_is_told_what_was_said_before(address: str, worker: Worker) -> None:
+async def test_workflows_get_the_conversation_history(address: str, worker: Worker) -> None:
     agent = agent_of(address, "Echo", input="conversation")
     async with running(agent, caller=Caller(owner="ada")) as a2a:
 

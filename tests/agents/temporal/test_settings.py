@@ -53,7 +53,7 @@ def test_a_key_is_not_shown() -> None:
     assert "secret" not in repr(TemporalOptions(workflow="Order", task_queue="orders", api_key="secret"))
 
 
-def test_without_temporalio_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_temporalio_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "temporalio.client", None)
     options = TemporalOptions(workflow="Order", task_queue="orders")
     with pytest.raises(ImportError, match=r"accord\[temporal\]"):

@@ -80,14 +80,14 @@ async def test_files_travel_both_ways_and_usage_is_counted(address: str, worker:
     assert (used["inputTokens"], used["outputTokens"], used["cost"]) == (7, 5, 0.5)
 
 
-async def test_the_caller_is_told_why_an_activity_failed(address: str, worker: Worker) -> None:
+async def test_callers_get_the_reason_of_a_failed_activity(address: str, worker: Worker) -> None:
     async with running(agent_of(address, "Fail")) as a2a:
         task = await a2a.send_text("Atlantis")
     assert task.status.state is TaskState.FAILED
     assert text_in(task) == "The workflow failed: no such city: Atlantis"
 
 
-async def test_what_the_caller_says_later_is_signalled_once(address: str, worker: Worker, temporal: Client) -> None:
+async def test_later_messages_are_signaled_once(address: str, worker: Worker, temporal: Client) -> None:
     async with running(agent_of(address, "Slow", status="status")) as a2a:
         task = await a2a.send_text("work", at_once=True)
         await told(a2a, task, "heard 0")
@@ -154,7 +154,7 @@ async def test_without_a_watch_an_end_is_found_by_looking(address: str, worker: 
     assert text_in(ended) == "work: stop"
 
 
-async def test_what_is_no_data_is_refused_where_data_is_wanted(address: str) -> None:
+async def test_text_is_refused_where_data_is_required(address: str) -> None:
     agent = agent_of(address, "Echo", input="data", input_modes=("*/*",))
     async with running(agent) as a2a:
         task = await a2a.send_text("hello")
@@ -177,7 +177,7 @@ async def test_a_namespace_that_is_not_there_fails_the_task(address: str) -> Non
     assert text_in(task) == "Temporal did not take the task"
 
 
-async def test_what_a_lost_run_has_done_already_is_not_done_twice(
+async def test_lost_executions_repeat_nothing(
     address: str, worker: Worker, temporal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every note of what was done is lost once, as if the process had died just before it."""
@@ -205,9 +205,7 @@ async def test_what_a_lost_run_has_done_already_is_not_done_twice(
     assert text_in(ended) == "work: more stop"
 
 
-async def test_what_is_said_to_a_workflow_that_has_ended_finds_its_end(
-    address: str, worker: Worker, temporal: Client
-) -> None:
+async def test_messages_to_ended_workflows_get_the_result(address: str, worker: Worker, temporal: Client) -> None:
     async with running(agent_of(address, "Slow", watched=0, poll_seconds=600)) as a2a:
         task = await a2a.send_text("work", at_once=True)
         await started(temporal, task)

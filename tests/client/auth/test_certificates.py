@@ -57,7 +57,7 @@ async def asked(agent: Agent, auth: ClientAuth) -> int:
     return await agent.ask(auth)
 
 
-async def test_the_certificate_says_who_asks(agent: Agent, authority: Authority) -> None:
+async def test_certificates_identify_the_client(agent: Agent, authority: Authority) -> None:
     assert await asked(agent, mtls(authority, "alice")) == 200
     await agent.transport.close()
     assert await asked(agent, CombinedAuth([mtls(authority, "bob"), Bearer("x")])) == 401
@@ -94,7 +94,7 @@ async def test_a_certificate_of_another_authority_gets_nowhere(
         await asked(agent, other)
 
 
-def test_files_that_are_none_are_said_to_be_none(folder: Path, authority: Authority, tmp_path: Path) -> None:
+def test_invalid_certificate_files_are_reported(folder: Path, authority: Authority, tmp_path: Path) -> None:
     issued, other = authority.client("alice"), authority.client("bob")
     (tmp_path / "empty.pem").touch()
     for wrong in (

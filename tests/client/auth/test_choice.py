@@ -142,7 +142,7 @@ def test_each_way_is_taken_only_with_credentials_for_it() -> None:
 
 
 @pytest.mark.proves("2-07")
-def test_what_is_described_and_not_required_is_used_if_it_can_be() -> None:
+def test_optional_schemes_are_used_if_possible() -> None:
     described = replace(card("key"), security_requirements=())
     assert isinstance(choose_auth(described, held()), ApiKey)
     assert isinstance(choose_auth(described), Anonymous)
@@ -205,7 +205,7 @@ def test_a_credential_with_hosts_is_sent_to_no_other() -> None:
         choose_auth(two, held(only, "svc"))
 
 
-def test_an_agent_that_is_reached_safely_cannot_have_secrets_sent_in_the_clear() -> None:
+def test_https_agents_cannot_redirect_secrets_to_http() -> None:
     flow = ClientCredentialsFlow(token_url="http://id.example/token", scopes={})
     plain = SecurityScheme(oauth2_security_scheme=OAuth2Scheme(flows=OAuthFlows(client_credentials=flow)))
     asking = replace(card("oauth"), security_schemes={"oauth": plain})
@@ -314,7 +314,7 @@ def test_discovered_token_endpoint_must_be_among_the_hosts() -> None:
                 flow.send(reply)
 
 
-def test_what_a_card_does_not_mention() -> None:
+def test_undeclared_schemes_are_not_used() -> None:
     signs = Credential(hmac=HmacKey(secret="s", key_id="k"), api_key="k")
     assert isinstance(choose_auth(card(), held(signs)), HmacAuth)
     assert isinstance(choose_auth(card("basic"), held(signs)), HmacAuth)
@@ -331,12 +331,12 @@ def test_what_a_card_does_not_mention() -> None:
         assert type(choose_auth(card(), held(credential, "svc"), service="svc")) is kind
 
 
-def test_what_cannot_be_sent_is_said_where_nothing_is_asked_for() -> None:
+def test_unusable_credentials_are_reported_for_open_agents() -> None:
     with pytest.raises(NoCredentials, match=r"`a\.example` cannot be used: A credential is printable"):
         choose_auth(card(), held(Credential(headers={"X-A": "s3cret\n"})))
 
 
-def test_the_refusal_says_what_would_do_and_no_secret() -> None:
+def test_the_error_names_accepted_schemes_without_secrets() -> None:
     unfit = Credential(api_key="s3cret\n")
     with pytest.raises(NoCredentials) as refused:
         choose_auth(card("key", "mtls+bearer", "nowhere"), held(unfit))

@@ -48,7 +48,7 @@ async def test_a_conversation_with_credentials(way: str, dialect: str, binding: 
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_what_is_signed_is_what_either_transport_sends(binding: str) -> None:
+async def test_signatures_cover_the_sent_bytes_in_both_transports(binding: str) -> None:
     scheme, env = HELD["hmac"]
     other = Httpx2Transport()
     async with serving(scheme) as agent:
@@ -60,7 +60,7 @@ async def test_what_is_signed_is_what_either_transport_sends(binding: str) -> No
     await other.close()
 
 
-async def test_without_credentials_it_is_said_what_is_missing_or_the_agent_says_it() -> None:
+async def test_missing_credentials_are_reported() -> None:
     async with serving(HEADER) as agent:
         with pytest.raises(NoCredentials, match="X-Secret"):
             await Client.connect(agent.url, keys=keys())
@@ -70,7 +70,7 @@ async def test_without_credentials_it_is_said_what_is_missing_or_the_agent_says_
 
 
 @pytest.mark.proves("2-10")
-async def test_a_token_that_is_refused_in_the_middle_is_replaced_and_nothing_is_said_twice(
+async def test_tokens_refused_mid_stream_are_refreshed(
     endpoint: TokenEndpoint,
 ) -> None:
     scheme = endpoint.scheme(jwks_url=f"{endpoint.url}/keys", token_url=endpoint.token_url)

@@ -48,7 +48,7 @@ def ways(endpoint: TokenEndpoint) -> list[ClientAuth]:
     ]
 
 
-async def test_no_secret_is_logged_or_told(
+async def test_secrets_are_never_logged_or_returned(
     endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -38,7 +38,7 @@ def keys(**env: str) -> KeyManager:
 
 
 @pytest.mark.proves("2-06", "2-07")
-async def test_where_nothing_is_asked_for_nothing_is_sent() -> None:
+async def test_open_agents_get_no_credentials() -> None:
     async with serving() as agent:
         auth = choose_auth(await agent.card(), keys(ACCORD_KEY_LOCALHOST="k"))
         assert isinstance(auth, Anonymous)
@@ -141,7 +141,7 @@ async def test_openid_connect(endpoint: TokenEndpoint) -> None:
 
 
 @pytest.mark.proves("2-06")
-async def test_of_several_ways_the_one_that_there_are_credentials_for() -> None:
+async def test_the_scheme_with_credentials_is_chosen() -> None:
     async with serving(BASIC, HEADER) as agent:
         card = await agent.card()
         for held in ({"ACCORD_KEY_SVC": SECRET}, {"ACCORD_BASIC_SVC": "alice:pass:word ü"}):

@@ -22,7 +22,7 @@ def prepared(auth: ClientAuth, request: HttpRequest = REQUEST) -> HttpRequest:
 
 
 @pytest.mark.proves("2-07")
-def test_nobody_in_particular_sends_nothing() -> None:
+def test_anonymous_auth_sends_nothing() -> None:
     assert prepared(Anonymous()) is REQUEST
 
 
@@ -46,7 +46,7 @@ def test_a_header_is_added_and_the_rest_stays(auth: ClientAuth, added: tuple[str
     assert prepared(auth, sent) == sent  # a second time changes nothing
 
 
-def test_a_key_in_the_query_is_encoded_and_replaces_one_that_is_there() -> None:
+def test_query_keys_are_encoded_and_replaced() -> None:
     auth = ApiKey("a&b=c d", location="query", name="the key")
     sent = prepared(auth)
     assert sent.url == "https://a.example/x?q=1&the%20key=a%26b%3Dc%20d"
@@ -58,11 +58,11 @@ def test_other_cookies_stay() -> None:
     assert prepared(ApiKey("new", location="cookie", name="sid"), request).headers == (("Cookie", "a=b; sid=new"),)
 
 
-def test_headers_of_any_name_replace_those_that_are_there() -> None:
+def test_auth_headers_replace_existing_ones() -> None:
     assert prepared(CustomHeader({"accept": "x", "X-Y": "z"})).headers == (("accept", "x"), ("X-Y", "z"))
 
 
-def test_a_signature_is_over_what_is_sent_and_never_the_same() -> None:
+def test_signatures_cover_the_request_and_never_repeat() -> None:
     auth = HmacAuth("a secret of the tests", key_id="partner", now=lambda: 1_700_000_000.9)
     first, second = (dict(prepared(auth).headers)[http_headers.SIGNATURE_HEADER] for _ in range(2))
     assert first != second
@@ -75,7 +75,7 @@ def test_a_signature_is_over_what_is_sent_and_never_the_same() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "line\nbreak", "line\n", " spaced", "spaced ", "ünïcode", "nul\0"])
-def test_what_no_header_can_hold_is_refused_without_being_repeated(secret: str) -> None:
+def test_invalid_header_values_are_refused_unquoted(secret: str) -> None:
     for make in (ApiKey, Bearer, lambda text: CustomHeader({"X": text})):
         with pytest.raises(ValueError, match="printable ASCII") as refused:
             make(secret)

@@ -81,9 +81,7 @@ async def test_a_token_that_our_server_finds_expired_is_replaced_once(endpoint: 
 
 
 @pytest.mark.proves("2-10")
-async def test_a_refused_token_is_asked_for_anew_once_and_a_second_refusal_is_final(
-    endpoint: TokenEndpoint, transport: HttpSession
-) -> None:
+async def test_refused_tokens_are_refreshed_once(endpoint: TokenEndpoint, transport: HttpSession) -> None:
     accepted: set[str] = set()
     seen: list[str] = []
 
@@ -115,9 +113,7 @@ def _app(handler: object) -> web.Application:
 
 
 @pytest.mark.proves("2-10")
-async def test_those_who_come_at_the_same_time_share_one_request(
-    endpoint: TokenEndpoint, transport: HttpSession
-) -> None:
+async def test_concurrent_callers_share_a_token_request(endpoint: TokenEndpoint, transport: HttpSession) -> None:
     endpoint.held = asyncio.Event()
     driver = AuthDriver(client(endpoint), transport)
     waiting = [asyncio.create_task(driver.prepare(REQUEST)) for _ in range(50)]
@@ -135,9 +131,7 @@ async def test_those_who_come_at_the_same_time_share_one_request(
     assert len(endpoint.asked) == 2
 
 
-async def test_a_refusal_is_shared_as_well_and_asked_for_again_later(
-    endpoint: TokenEndpoint, transport: HttpSession
-) -> None:
+async def test_shared_refusals_are_retried_later(endpoint: TokenEndpoint, transport: HttpSession) -> None:
     endpoint.held = asyncio.Event()
     endpoint.answers = [web.Response(status=503)]
     driver = AuthDriver(client(endpoint), transport)
@@ -150,9 +144,7 @@ async def test_a_refusal_is_shared_as_well_and_asked_for_again_later(
     assert token_in(await driver.prepare(REQUEST))
 
 
-async def test_who_asks_for_all_may_be_cancelled_and_then_another_asks(
-    endpoint: TokenEndpoint, transport: HttpSession
-) -> None:
+async def test_a_canceled_token_request_is_taken_over(endpoint: TokenEndpoint, transport: HttpSession) -> None:
     endpoint.held = asyncio.Event()
     driver = AuthDriver(client(endpoint), transport)
     first = asyncio.create_task(driver.prepare(REQUEST))
@@ -169,7 +161,7 @@ async def test_who_asks_for_all_may_be_cancelled_and_then_another_asks(
 
 
 @pytest.mark.parametrize("wrong", [("an id:with+odd/chars", "not it"), ("nobody", "a secret & more=%41")])
-async def test_wrong_credentials_are_said_to_be_wrong_without_being_repeated(
+async def test_wrong_credentials_are_reported_unquoted(
     endpoint: TokenEndpoint, agent: Agent, wrong: tuple[str, str]
 ) -> None:
     auth = ClientCredentials(endpoint.token_url, *wrong)
@@ -204,7 +196,7 @@ async def test_an_endpoint_that_wants_the_secret_in_a_header_gets_it_there(
         b'{"access_token": "s3cret", "expires_in": "soon"}',
     ],
 )
-async def test_an_answer_that_is_no_token_is_said_to_be_none(
+async def test_invalid_token_answers_are_reported(
     endpoint: TokenEndpoint, transport: HttpSession, answer: bytes
 ) -> None:
     endpoint.answers = [web.Response(body=answer, content_type="application/json")]
@@ -221,7 +213,7 @@ async def test_an_endpoint_that_is_away_means_that_nothing_was_sent(transport: H
 
 
 @pytest.mark.parametrize(("takes", "way"), [({"post", "basic"}, "post"), ({"basic"}, "basic")])
-async def test_discovery_says_how_a_client_is_to_name_itself(
+async def test_discovery_chooses_the_client_authentication(
     endpoint: TokenEndpoint, transport: HttpSession, takes: set[str], way: str
 ) -> None:
     endpoint.takes = takes
@@ -233,7 +225,7 @@ async def test_discovery_says_how_a_client_is_to_name_itself(
     assert endpoint.discovered == 1
 
 
-async def test_a_discovery_that_is_none_is_said_to_be_none(endpoint: TokenEndpoint, transport: HttpSession) -> None:
+async def test_invalid_discovery_documents_are_reported(endpoint: TokenEndpoint, transport: HttpSession) -> None:
     driver = AuthDriver(OpenIdConnect(f"{endpoint.url}/keys", "id", "secret"), transport)
     with pytest.raises(AuthenticationFailed, match="is not a valid OpenID Connect discovery"):
         await driver.prepare(REQUEST)
@@ -242,7 +234,7 @@ async def test_a_discovery_that_is_none_is_said_to_be_none(endpoint: TokenEndpoi
         await gone.prepare(REQUEST)
 
 
-def test_a_discovery_that_is_safe_cannot_have_the_secret_sent_in_the_clear() -> None:
+def test_https_discovery_cannot_redirect_secrets_to_http() -> None:
     flow = OpenIdConnect("https://id.example/oidc", "id", "secret").prepare(REQUEST)
     next(flow)
     answer = HttpReply(status=200, headers={}, body=b'{"token_endpoint": "http://id.example/token"}')

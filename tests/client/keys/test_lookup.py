@@ -197,9 +197,7 @@ def test_a_file_may_be_called_env_and_nothing_else(tmp_path: Path) -> None:
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_counts_more_than_variables_and_those_more_than_the_keyring(
-    tmp_path: Path, memory: MemoryKeyring
-) -> None:
+def test_files_precede_variables_and_the_keyring(tmp_path: Path, memory: MemoryKeyring) -> None:
     memory.kept = {("agentvault:both", "both"): "ring", ("agentvault:ring", "ring"): "ring"}
     memory.kept |= {("agentvault:env_svc", "env_svc"): "ring"}
     keys = KeyManager(written(tmp_path, "keys.json"), True, True, env=ENV)
@@ -216,7 +214,7 @@ def test_a_file_counts_more_than_variables_and_those_more_than_the_keyring(
     assert len(memory.asked) == before + 5  # each is asked for once, also what is not there
 
 
-def test_without_being_told_the_keyring_is_not_asked(memory: MemoryKeyring) -> None:
+def test_the_keyring_is_off_by_default(memory: MemoryKeyring) -> None:
     keys = KeyManager(env={})
     assert keys.get_key("x") is None
     assert memory.asked == []
@@ -229,7 +227,7 @@ def test_without_being_told_the_keyring_is_not_asked(memory: MemoryKeyring) -> N
             put()
 
 
-def test_the_package_is_imported_only_when_a_keyring_is_asked() -> None:
+def test_keyring_is_imported_only_when_used() -> None:
     script = """
 import sys
 from accord.client.credentials import KeyManager
@@ -248,7 +246,7 @@ except Exception as error:
     assert done.stdout == "KeyManagementError The keyring needs an extra: pip install 'accord[keyring]'\n"
 
 
-def test_what_is_put_into_the_keyring_is_where_agentvault_looks(memory: MemoryKeyring) -> None:
+def test_keyring_entries_match_agentvault(memory: MemoryKeyring) -> None:
     keys = KeyManager(use_keyring=True, env={})
     assert keys.find("svc") is None  # and that is not remembered against what follows
     keys.set_key_in_keyring("SVC", "k")
@@ -312,7 +310,7 @@ def test_a_variable_can_name_an_id_that_no_shell_takes(id: str) -> None:
     assert KeyManager(env={"ACCORD_KEY_ORG_SOME_AGENT": "k"}).get_key(id) == "k"
 
 
-def test_everything_that_variables_and_files_can_say(tmp_path: Path) -> None:
+def test_all_variables_and_file_fields_are_read(tmp_path: Path) -> None:
     env = {
         "ACCORD_BASIC_A": "user:pass:word",
         "ACCORD_HMAC_A": "partner:secret",

@@ -38,7 +38,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await found.close()
 
 
-async def test_what_is_kept_comes_back_to_its_tenant_and_is_chosen_from(store: SqliteStore) -> None:
+async def test_sealed_credentials_are_scoped_to_their_tenant(store: SqliteStore) -> None:
     keys = SealedCredentials(store, CredentialSealer([new_key()]))
     await keys.put(TENANT, "A.example", CREDENTIAL)
     assert await keys.get(TENANT, "a.EXAMPLE") == CREDENTIAL
@@ -71,7 +71,7 @@ async def test_nothing_of_it_is_in_the_database_a_list_or_a_repr(store: SqliteSt
     assert base64.b64decode(key) not in kept
 
 
-async def test_the_same_is_never_sealed_the_same_and_opens_only_in_its_place() -> None:
+async def test_sealing_is_randomized_and_bound_to_its_place() -> None:
     seals = CredentialSealer([new_key()])
     first, second = (seals.seal(b"text", ("acme", "svc")) for _ in range(2))
     assert first != second
@@ -123,7 +123,7 @@ async def test_keys_are_changed_without_a_gap(store: SqliteStore) -> None:
         assert found.api_key == f"{tenant}-119"
 
 
-async def test_without_the_key_that_sealed_it_nothing_is_sealed_anew(store: SqliteStore) -> None:
+async def test_without_the_key_credentials_are_not_overwritten(store: SqliteStore) -> None:
     await SealedCredentials(store, CredentialSealer([new_key()])).put(TENANT, "svc", CREDENTIAL)
     with pytest.raises(KeyManagementError, match="Unknown sealing key"):
         await SealedCredentials(store, CredentialSealer([new_key()])).rotate()

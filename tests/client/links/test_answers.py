@@ -57,14 +57,14 @@ def test_a_status_has_a_meaning_of_its_own(status: int, kind: type[AccordError])
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 503])
-def test_some_statuses_say_more_than_the_body(status: int) -> None:
+def test_some_statuses_override_the_body(status: int) -> None:
     """A gateway writes the status, and a framework behind it whatever code it has."""
     error = error_of_reply(reply(status), InvalidRequest("who are you?", metadata={"a": "b"}))
     assert type(error) is type(error_of_reply(reply(status), None))
     assert (error.message, error.metadata) == ("who are you?", {"a": "b", "status": str(status)})
 
 
-def test_otherwise_the_body_says_more() -> None:
+def test_otherwise_the_body_decides() -> None:
     for stated in (TaskNotFound("gone"), InvalidParams("wrong")):
         assert error_of_reply(reply(404), stated) is stated
     assert type(error_of_reply(reply(500), RemoteError("a code of its own"))) is InternalError
@@ -73,7 +73,7 @@ def test_otherwise_the_body_says_more() -> None:
     assert limited.retry_after == 3
 
 
-def test_it_is_said_how_to_authenticate() -> None:
+def test_challenges_are_reported() -> None:
     error = error_of_reply(reply(401, www_authenticate='Bearer realm="x"'), None)
     assert isinstance(error, AuthenticationFailed)
     assert error.challenges == ('Bearer realm="x"',)

@@ -87,9 +87,7 @@ async def test_an_answer_that_makes_no_sense_is_the_agents_fault(
     assert isinstance(error, InvalidAgentResponse)
 
 
-async def test_a_404_about_a_task_is_that_task_if_the_agent_says_it(
-    transport: HttpTransport, listening: Listening
-) -> None:
+async def test_a_404_with_a_task_error_is_task_not_found(transport: HttpTransport, listening: Listening) -> None:
     unnamed = json.dumps({"error": {"code": 404, "message": "no such task"}}).encode()
     for body, kind in ((unnamed, TaskNotFound), (b'{"detail":"Not Found"}', MethodNotFound)):
         port = (await listening(answer(body, JSON, status="404 Not Found"))).port
@@ -108,14 +106,14 @@ async def test_a_409_about_a_cancel_is_that_it_cannot_be(transport: HttpTranspor
         await link.ask(Operation.GET, GetRequest(id="t"))
 
 
-async def test_errors_of_0_3_are_known_by_their_type(transport: HttpTransport, listening: Listening) -> None:
+async def test_errors_of_0_3_are_recognized_by_type(transport: HttpTransport, listening: Listening) -> None:
     body = json.dumps({"type": "TaskNotFoundError", "message": "gone"}).encode()
     port = (await listening(answer(body, JSON, status="404 Not Found"))).port
     with pytest.raises(TaskNotFound, match="gone"):
         await RestLink(transport, f"http://127.0.0.1:{port}", V03).ask(Operation.CANCEL, CancelRequest(id="t"))
 
 
-async def test_a_result_that_is_left_out_is_none(rpc: Linking, listening: Listening) -> None:
+async def test_a_missing_result_is_none(rpc: Linking, listening: Listening) -> None:
     link = rpc((await listening(answer(b'{"jsonrpc":"2.0","id":1}', JSON))).port)
     assert await link.ask(Operation.PUSH_DELETE, PushDeleteRequest(task_id="t", id="p")) == 1
 
@@ -220,7 +218,7 @@ async def test_a_plain_answer_is_the_only_event(linking: Linking, listening: Lis
     assert ([(event.seq, type(event.body)) for event in events], error) == ([(1, Task)], None)
 
 
-async def test_a_stream_says_what_it_wants_and_where_it_goes_on(linking: Linking, listening: Listening) -> None:
+async def test_streams_send_accept_and_last_event_id(linking: Linking, listening: Listening) -> None:
     listener = await listening(answer(b"", EVENTS, "Connection: close"))
     with pytest.raises(StreamBroken):
         await all_of(linking(listener.port).follow(Operation.SUBSCRIBE, SubscribeRequest(id="t"), after=41))
@@ -229,7 +227,7 @@ async def test_a_stream_says_what_it_wants_and_where_it_goes_on(linking: Linking
     assert "last-event-id: 41" in stated
 
 
-async def test_garbage_in_a_stream_comes_after_what_could_be_read(rpc: Linking, listening: Listening) -> None:
+async def test_garbage_is_reported_after_readable_events(rpc: Linking, listening: Listening) -> None:
     said = answer(FRAMES[0] + b"data: nope\n\n", EVENTS)
     events, error = await followed(rpc((await listening(said)).port))
     assert ([event.seq for event in events], type(error)) == ([0], InvalidAgentResponse)

@@ -148,7 +148,7 @@ async def test_a_status_has_a_meaning_of_its_own(serves: Serves, code: Code, kin
     assert getattr(error, "challenges", ("Bearer",)) == ("Bearer",)
 
 
-async def test_details_say_more_than_the_status(serves: Serves) -> None:
+async def test_grpc_details_override_the_status(serves: Serves) -> None:
     retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "9s"}
     for code, reason, kind in (
         (Code.UNAVAILABLE, "AGENT_UNAVAILABLE", AgentUnavailable),
@@ -164,7 +164,7 @@ async def test_0_3_puts_the_name_in_front_of_the_sentence(serves: Serves) -> Non
     assert (type(error), error.message) == (TaskNotFound, "gone")
 
 
-async def test_details_that_are_garbage_say_nothing(serves: Serves) -> None:
+async def test_invalid_grpc_details_are_ignored(serves: Serves) -> None:
     async def answers(body: bytes, context: Any) -> bytes:
         await context.abort(Code.NOT_FOUND, "no", (("grpc-status-details-bin", b"\xff\xff"),))
         return b""
@@ -176,7 +176,7 @@ async def test_details_that_are_garbage_say_nothing(serves: Serves) -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["ask", "follow"])
-async def test_nobody_listens(serves: Serves, streams: bool) -> None:
+async def test_closed_ports_are_unreachable(serves: Serves, streams: bool) -> None:
     link = serves.link(f"127.0.0.1:{free_port()}")
     asked = all_of(link.follow(Operation.SUBSCRIBE, SUBSCRIBE)) if streams else link.ask(Operation.GET, GET)
     with pytest.raises(Unreachable, match="There is no connection") as raised:
@@ -322,7 +322,7 @@ async def test_an_error_in_a_stream_comes_after_its_events(serves: Serves) -> No
     assert (body.status.state, type(error), len(events)) == (TaskState.WORKING, RateLimited, 1)
 
 
-async def test_who_leaves_a_stream_ends_it(serves: Serves) -> None:
+async def test_leaving_a_stream_cancels_the_call(serves: Serves) -> None:
     left = asyncio.Event()
 
     async def answers(body: bytes, context: Any) -> None:
@@ -363,12 +363,12 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
 )
 @pytest.mark.usefixtures("names")
-async def test_a_policy_says_where_calls_may_go(serves: Serves, address: str, reason: str) -> None:
+async def test_the_policy_restricts_grpc_targets(serves: Serves, address: str, reason: str) -> None:
     error = await refused(serves.link(address, policy=Policy()))
     assert (type(error), error.was_sent, reason in error.reason) == (Unreachable, False, True)
 
 
-async def test_the_address_that_was_checked_is_the_one_that_is_called(
+async def test_the_checked_address_is_pinned(
     serves: Serves, secure: Callable[..., Any], authority: Authority, names: list[str]
 ) -> None:
     """gRPC looks up no name itself, and still holds the server to the one that was asked for."""

@@ -92,7 +92,7 @@ async def test_a_stream_ends_where_the_agent_asks(link: AgentLink) -> None:
 
 
 @each_standard
-async def test_a_task_goes_on_with_an_answer(link: AgentLink) -> None:
+async def test_answers_continue_the_task(link: AgentLink) -> None:
     asked = await link.ask(Operation.SEND, saying("ask"))
     assert isinstance(asked, Task)
     assert asked.status.state is TaskState.INPUT_REQUIRED
@@ -102,7 +102,7 @@ async def test_a_task_goes_on_with_an_answer(link: AgentLink) -> None:
 
 
 @each_way
-async def test_a_stream_goes_on_after_the_event_that_was_seen(link: AgentLink) -> None:
+async def test_streams_resume_after_the_last_event(link: AgentLink) -> None:
     events = await all_of(link.follow(Operation.STREAM, saying("chunks")))
     task_id = next(event.body.task_id for event in events if isinstance(event.body, ArtifactUpdate))
     seen = next(event.seq for event in events if isinstance(event.body, ArtifactUpdate))
@@ -165,7 +165,7 @@ async def test_webhooks_are_set_read_listed_and_removed(link: AgentLink) -> None
 
 
 @each_way
-async def test_a_webhook_is_removed_by_its_url_only_where_that_can_be_said(link: AgentLink) -> None:
+async def test_webhooks_are_removed_by_url_only_in_vault(link: AgentLink) -> None:
     task = await held(link)
     await link.ask(Operation.PUSH_SET, PushConfig(url=HOOK, id="mine", task_id=task.id))
     removing = PushDeleteRequest(task_id=task.id, url=HOOK)
@@ -189,7 +189,7 @@ async def test_refusals_have_their_names(link: AgentLink) -> None:
 
 
 @each_way
-async def test_a_failed_task_is_no_failed_request(link: AgentLink) -> None:
+async def test_failed_tasks_are_not_request_errors(link: AgentLink) -> None:
     task = await settled(link, "fail")
     assert task.status.state is TaskState.FAILED
     assert last(await all_of(link.follow(Operation.STREAM, saying("fail")))) is TaskState.FAILED
@@ -204,7 +204,7 @@ async def test_ids_may_hold_anything(link: AgentLink) -> None:
 
 
 @each_standard
-async def test_history_is_as_long_as_was_asked(link: AgentLink) -> None:
+async def test_history_length_is_respected(link: AgentLink) -> None:
     task = await settled(link, "hello")
     found = await link.ask(Operation.GET, GetRequest(id=task.id, history_length=0))
     assert isinstance(found, Task)

@@ -100,7 +100,7 @@ def test_every_operation_has_its_address(operation: Operation) -> None:
     assert (sent(rest(V1), operation).body is None) == (verb != "POST")
 
 
-def test_an_address_of_0_3_may_already_say_its_version() -> None:
+def test_addresses_of_0_3_may_contain_the_version() -> None:
     assert sent(rest(V03, "http://a/v1"), Operation.SEND).url == "http://a/v1/message:send"
     assert sent(rest(V1, "http://a/v1"), Operation.SEND).url == "http://a/v1/message:send"
 
@@ -158,7 +158,7 @@ def test_relay_writes_the_parts_of_its_specification() -> None:
     ],
 )
 @pytest.mark.proves("1-07", "VER-CLIENT-001")
-def test_headers_say_what_is_spoken_and_what_the_caller_adds(dialect: DialectName, said: dict[str, str]) -> None:
+def test_headers_carry_version_and_extensions(dialect: DialectName, said: dict[str, str]) -> None:
     plain = {name.lower(): value for name, value in sent(rpc(dialect), Operation.SEND).headers}
     assert plain == {"content-type": "application/json"} | said
     link = rpc(dialect, headers={"X-Mine": "1"}, extensions=["urn:a", "urn:b"])

@@ -74,7 +74,7 @@ class Silent:
         """Have nothing to close."""
 
 
-def test_a_stream_that_begins_as_1_0_may_go_on_in_the_shapes_of_0_3() -> None:
+def test_streams_of_1_0_may_mix_shapes_of_0_3() -> None:
     """langgraph-api does; a member of data that has the same name changes nothing."""
     data = {"kind": "status-update"}
     chunk = {"artifactUpdate": {**IDS, "artifact": {"artifactId": "a", "parts": [{"data": data}]}}}
@@ -97,7 +97,7 @@ def test_a_stream_that_begins_as_1_0_may_go_on_in_the_shapes_of_0_3() -> None:
 
 
 @pytest.mark.parametrize("number", ["a1b2", "", "-1", "1.5", "٣", "1" * 19])
-def test_what_is_no_number_is_none(number: str) -> None:
+def test_invalid_event_ids_are_ignored(number: str) -> None:
     stream = reading()
     data = b"id: " + number.encode() + b"\n" + framed(TASK)
     assert [event.seq for event in fed(stream, data)] == [1]
@@ -147,13 +147,13 @@ def test_a_message_alone_is_a_whole_stream() -> None:
     stream.finish()
 
 
-def test_a_task_that_has_ended_is_a_whole_stream_and_later_artifacts_do_not_reopen_it() -> None:
+def test_ended_tasks_end_the_stream() -> None:
     stream = reading()
     fed(stream, framed({"task": {"id": "t", "status": {"state": "TASK_STATE_FAILED"}}}, CHUNK))
     stream.finish()
 
 
-def test_nothing_at_all_is_no_stream() -> None:
+def test_empty_streams_are_errors() -> None:
     with pytest.raises(StreamBroken):
         reading().finish()
 
@@ -162,7 +162,7 @@ def test_nothing_at_all_is_no_stream() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KEEP_ALIVE_EVENTS))
-def test_what_keeps_a_connection_open_is_silent(name: str) -> None:
+def test_keep_alive_comments_are_ignored(name: str) -> None:
     noise = f": hello\n\nevent: {name}\ndata: now\n\ndata:\n\nretry: 10\n\n".encode()
     assert [type(event.body) for event in fed(reading(), noise + framed(TASK) + noise)] == [Task]
 
@@ -208,7 +208,7 @@ def test_no_bytes_break_a_reader(name: DialectName, data: bytes) -> None:
         assert isinstance(error, InvalidAgentResponse)  # noqa: PT017 - nothing may be raised, but if, then this
 
 
-def test_an_event_that_is_too_large_ends_the_stream_after_those_before_it() -> None:
+def test_oversized_events_end_the_stream() -> None:
     stream = EventStream(DIALECTS[V1].decode_streamed, max_bytes=500)
     events = stream.feed(framed(TASK) + b"data: " + b"x" * 600)
     assert isinstance(next(events).body, Task)

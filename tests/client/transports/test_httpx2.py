@@ -38,7 +38,7 @@ async def test_http_2_is_spoken_where_the_server_does(tmp_path: Path) -> None:
         await transport.close()
 
 
-async def test_a_client_of_somebody_elses_is_used_and_stays_open() -> None:
+async def test_injected_clients_stay_open() -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"x-seen": request.headers["x-mine"]}, content=request.content)
 
@@ -56,7 +56,7 @@ async def test_a_promise_that_it_cannot_keep_is_not_made() -> None:
     await open_transport("httpx2", policy=None).close()
 
 
-def test_who_lacks_the_extra_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def importing(name: str, *args: Any, **kwargs: Any) -> Any:

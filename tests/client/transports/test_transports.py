@@ -110,7 +110,7 @@ async def test_compressed_answers_are_read(
     assert encoding in asked
 
 
-async def test_streams_are_asked_for_uncompressed(making: Making, listening: Listening) -> None:
+async def test_streams_are_requested_uncompressed(making: Making, listening: Listening) -> None:
     listener = await listening(answer(b"ok"))
     await pieces(await making().open(streaming(listener.port, method="GET", body=None)))
     stated = [line.lower() for line in listener.heads[0].split("\r\n") if line.lower().startswith("accept-encoding")]
@@ -157,7 +157,7 @@ async def test_a_stream_comes_as_it_is_made(making: Making, listening: Listening
     assert b"".join(found) == b"onetwo"
 
 
-async def test_who_leaves_a_stream_leaves_its_connection(making: Making, listening: Listening) -> None:
+async def test_leaving_a_stream_closes_its_connection(making: Making, listening: Listening) -> None:
     left = asyncio.Event()
 
     async def speaks(reader: Reader, writer: Writer) -> None:
@@ -191,7 +191,7 @@ async def test_a_name_without_an_address(making: Making, monkeypatch: pytest.Mon
     assert (error.was_sent, "agent.invalid" in error.reason) == (False, True)
 
 
-async def test_a_port_that_nobody_listens_on(making: Making) -> None:
+async def test_a_closed_port_is_unreachable(making: Making) -> None:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         error = await refused(making(), asking(probe.getsockname()[1]))
@@ -215,7 +215,7 @@ async def test_a_host_that_takes_no_connection(making: Making) -> None:
 
 
 @pytest.mark.proves("AUTH-SERVER-001")
-async def test_a_certificate_that_nobody_vouches_for(
+async def test_an_untrusted_certificate_is_refused(
     making: Making, listening: Listening, certified: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     port = (await listening(answer(b"ok"), tls=certified[0])).port
@@ -291,7 +291,7 @@ async def test_a_body_that_is_cut(making: Making, listening: Listening) -> None:
     assert raised.value.was_sent is True
 
 
-async def test_a_body_that_is_not_compressed_as_it_says(making: Making, listening: Listening) -> None:
+async def test_wrongly_declared_compression_is_an_error(making: Making, listening: Listening) -> None:
     """Whoever reads it cannot go on, but there is no use in asking again: it is the agent's fault."""
     port = (await listening(answer(b"not gzip at all", "Content-Encoding: gzip"))).port
     request = asking(port, method="GET", body=None)

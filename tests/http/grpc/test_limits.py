@@ -29,7 +29,7 @@ def sending(**part: Any) -> Any:
 
 @pytest.mark.parametrize("method", ["SendMessage", "GetTask", "ListTasks"])
 @pytest.mark.parametrize("body", [b"\xff", b"\x0a\xff\xff", b"{}", b"\x12\x04\x0a\x02\xff\xfe"])
-async def test_what_is_no_message_is_refused(method: str, body: bytes, serving: Serving, dial: Any) -> None:
+async def test_invalid_messages_are_refused(method: str, body: bytes, serving: Serving, dial: Any) -> None:
     service = Told(TASK)
     failure = await failing(dial(await serving(service)).unary_unary(SERVICE + method)(body))
     assert (failure.code, failure.details["ErrorInfo"].reason) == ("INVALID_ARGUMENT", "PARSE_ERROR")
@@ -41,7 +41,7 @@ async def test_a_broken_message_of_a_stream_is_refused(serving: Serving, dial: A
     assert (await failing(call)).details["ErrorInfo"].reason == "PARSE_ERROR"
 
 
-async def test_members_that_are_not_known_are_ignored(serving: Serving, dial: Any) -> None:
+async def test_unknown_fields_are_ignored(serving: Serving, dial: Any) -> None:
     service = Told(TASK)
     unknown = b"\xfa\x3e\x03abc"  # field 1007
     sent = new.GetTaskRequest(id="t-1").SerializeToString() + unknown
@@ -69,7 +69,7 @@ async def test_a_large_file_goes_both_ways(serving: Serving, dial: Any) -> None:
     assert answer.message.parts[0].raw == content
 
 
-async def test_what_is_larger_than_the_limit_is_refused(serving: Serving, dial: Any) -> None:
+async def test_oversized_messages_are_refused(serving: Serving, dial: Any) -> None:
     service = Told(TASK)
     stub = STUBS["v1"](dial(await serving(service)))
     assert (await failing(stub.SendMessage(sending(raw=b"x" * QUOTAS.body)))).code == "RESOURCE_EXHAUSTED"
@@ -83,7 +83,7 @@ async def test_the_limit_can_be_set(serving: Serving, dial: Any) -> None:
     assert (await stub.SendMessage(sending(raw=b"x" * 1900))).task.id == "t-1"
 
 
-async def test_what_is_small_only_while_compressed_is_refused_too(serving: Serving, dial: Any) -> None:
+async def test_oversized_compressed_messages_are_refused(serving: Serving, dial: Any) -> None:
     service = Told(TASK)
     bomb = sending(raw=bytes(4 * QUOTAS.body))
     assert len(gzip.compress(bomb.SerializeToString())) < QUOTAS.body / 100
@@ -173,7 +173,7 @@ async def test_a_port_that_is_taken_is_refused_and_not_shared(serving: Serving) 
         await GrpcBinding(Told(TASK)).start(address)
 
 
-async def test_processes_that_say_so_share_a_port(serving: Serving, dial: Any) -> None:
+async def test_processes_can_share_a_port(serving: Serving, dial: Any) -> None:
     address = await serving(Told(TASK), shares_port=True)
     beside = GrpcBinding(Told(TASK), shares_port=True)
     assert await beside.start(address) == int(address.rpartition(":")[2])
@@ -181,7 +181,7 @@ async def test_processes_that_say_so_share_a_port(serving: Serving, dial: Any) -
     await beside.stop(0)
 
 
-async def test_a_server_that_never_listened_can_be_stopped_and_one_that_stopped_can_listen_again(dial: Any) -> None:
+async def test_servers_can_stop_before_and_restart_after_listening(dial: Any) -> None:
     server = GrpcBinding(Told(TASK))
     await server.stop()
     for _ in range(2):
@@ -209,7 +209,7 @@ def without_the_binding() -> Iterator[None]:
 
 @pytest.mark.parametrize("missing", ["grpc", "a2a", "google"])
 @pytest.mark.usefixtures("without_the_binding")
-def test_who_lacks_the_extra_is_told_how_to_get_it(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def importing(name: str, *args: Any, **kwargs: Any) -> Any:

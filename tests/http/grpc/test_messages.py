@@ -127,7 +127,7 @@ def sending(**fields: Any) -> Any:
     return a2a_pb2.SendMessageRequest(message=a2a_pb2.Message(**stated))
 
 
-def test_what_is_optional_may_be_zero_and_what_is_not_said_stays_unsaid() -> None:
+def test_optional_zero_and_absent_fields_are_distinct() -> None:
     none, unsaid = a2a_pb2.GetTaskRequest(id="t", history_length=0), a2a_pb2.GetTaskRequest(id="t")
     assert received(none, Operation.GET) == GetRequest(id="t", history_length=0)
     assert received(unsaid, Operation.GET) == GetRequest(id="t", history_length=None)
@@ -177,7 +177,7 @@ def test_numbers_are_whole_where_they_are() -> None:
         ({"data": {"string_value": ""}}, Part(data="")),
     ],
 )
-def test_a_part_holds_what_was_set_even_if_it_is_empty(sent: dict, part: Part | None) -> None:
+def test_empty_part_fields_are_kept(sent: dict, part: Part | None) -> None:
     expected = part or Part(url="https://example.com/a", filename="a", media_type="text/plain")
     request = received(sending(parts=[sent]))
     assert request.message.parts == (expected,)
@@ -198,14 +198,14 @@ def test_a_part_holds_what_was_set_even_if_it_is_empty(sent: dict, part: Part | 
         (sending(parts=[{}]), "message.parts[0]"),
     ],
 )
-def test_what_is_missing_is_named(request_: Any, field: str) -> None:
+def test_missing_fields_are_named(request_: Any, field: str) -> None:
     with pytest.raises(InvalidParams) as refused:
         received(request_)
     assert [violation.field for violation in refused.value.violations] == [field]
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"\x0a\x05ab", b"\x0a\x02\xff\xfe", b"{}", b"\x0b" * 200])
-def test_what_is_no_message_is_refused(body: bytes) -> None:
+def test_invalid_messages_are_refused(body: bytes) -> None:
     with pytest.raises(ParseError):
         to_json(a2a_pb2.GetTaskRequest, body)
 
@@ -232,7 +232,7 @@ def nested(levels: int) -> Any:
     return value
 
 
-def test_what_is_nested_a_lot_goes_both_ways() -> None:
+def test_deeply_nested_values_round_trip() -> None:
     part = a2a_pb2.Part()
     json_format.ParseDict(nested(25), part.data)
     found = received(sending(parts=[part])).message

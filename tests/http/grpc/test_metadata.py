@@ -44,7 +44,7 @@ class Token:
 
 @pytest.mark.proves("AUTH-SERVER-002")
 @pytest.mark.parametrize("dialect", ["v1", "v03"])
-async def test_only_who_brings_the_right_token_is_let_in(dialect: str, serving: Serving, dial: Any) -> None:
+async def test_only_valid_tokens_are_accepted(dialect: str, serving: Serving, dial: Any) -> None:
     service = Told(TASK, (Event(seq=0, body=TASK),))
     stub = STUBS[dialect](dial(await serving(service, admit=Access([Token()]).admit)))
     for metadata in ((), (("authorization", "Bearer wrong"),), (("authorization", "Bearer right"),) * 2):
@@ -101,7 +101,7 @@ async def test_the_address_of_a_caller_is_plain_in_ipv6_too(dial: Any) -> None:
     assert seen == ["::1"]
 
 
-async def test_a_gate_that_breaks_lets_nobody_in_and_tells_nothing(
+async def test_failing_authentication_refuses_and_leaks_nothing(
     serving: Serving, dial: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def admit(presented: Presented) -> Caller:
@@ -186,7 +186,7 @@ async def test_extensions_reach_the_service(metadata: tuple, extensions: set[str
 
 @pytest.mark.proves("GRPC-META-001")
 @pytest.mark.parametrize("header", ["a2a-extensions", "x-a2a-extensions"])
-async def test_an_answer_says_which_extensions_it_uses(header: str, serving: Serving, dial: Any) -> None:
+async def test_replies_name_active_extensions(header: str, serving: Serving, dial: Any) -> None:
     address = await serving(Told(TASK, (Event(seq=1, body=TASK),)), extensions=frozenset({"urn:a", "urn:b"}))
     stub, declared = STUBS["v1"](dial(address)), ((header, "urn:b,urn:c"),)
     call = stub.GetTask(GET["v1"], metadata=declared)
@@ -211,7 +211,7 @@ async def test_a_call_may_name_another_agent_than_the_first(serving: Serving, di
 
 
 @pytest.mark.parametrize("dialect", ["v1", "v03"])
-async def test_a_stream_goes_on_after_the_event_that_the_caller_saw(dialect: str, serving: Serving, dial: Any) -> None:
+async def test_streams_resume_after_the_caller_s_last_event(dialect: str, serving: Serving, dial: Any) -> None:
     ended = Task(id="t-1", context_id="c-1", status=TaskStatus(state=TaskState.COMPLETED))
     service = Told(events=(Event(seq=7, body=TASK), Event(seq=9, body=ended)))
     stub = STUBS[dialect](dial(await serving(service)))

@@ -431,7 +431,7 @@ async def test_an_error_with_nothing_to_add_has_its_reason_only(serving: Serving
 
 
 @pytest.mark.parametrize("letter", ["x", "\N{SNOWMAN}", "\N{GRINNING FACE}", "%", "\n"])
-async def test_however_much_an_error_says_its_reason_arrives(letter: str, serving: Serving, dial: Any) -> None:
+async def test_long_errors_keep_their_reason(letter: str, serving: Serving, dial: Any) -> None:
     """A client refuses metadata over 8 kB, and an id that was not found may have megabytes."""
     long = letter * 100_000
     violations = tuple(Violation(f"field{number}", long) for number in range(100))
@@ -445,7 +445,7 @@ async def test_however_much_an_error_says_its_reason_arrives(letter: str, servin
 
 
 @pytest.mark.parametrize("method", ["GetTask", "SubscribeToTask"])
-async def test_what_nobody_foresaw_is_logged_and_not_shown(
+async def test_unexpected_errors_are_logged_and_hidden(
     method: str, serving: Serving, dial: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = await serving(Told(error=ValueError("the password is hunter2")))
@@ -458,7 +458,7 @@ async def test_what_nobody_foresaw_is_logged_and_not_shown(
     assert record.__dict__["method"] == f"/lf.a2a.v1.A2AService/{method}"
 
 
-async def test_a_stream_that_breaks_says_so_after_what_it_said(serving: Serving, dial: Any) -> None:
+async def test_broken_streams_end_with_an_error(serving: Serving, dial: Any) -> None:
     address = await serving(Told(events=EVENTS[:2], error=RateLimited("enough", retry_after=2)))
     call = STUBS["v1"](dial(address)).SubscribeToTask(new.SubscribeToTaskRequest(id="t-1"))
     assert (await call.read()).HasField("task")

@@ -64,12 +64,12 @@ async def test_a_message_that_does_not_come_is_not_waited_for(method: str, servi
     assert not service.asked
 
 
-async def test_who_brings_a_signature_is_not_waited_for_either(serving: Serving, dial: Any) -> None:
+async def test_signed_callers_have_the_same_read_timeout(serving: Serving, dial: Any) -> None:
     address = await serving(Told(TASK), quotas=SOON, admit=access().admit)
     assert (await failing(Stalled(dial(address), "GetTask", signature()).call)).code == "DEADLINE_EXCEEDED"
 
 
-async def test_who_brings_nothing_is_refused_before_any_message(serving: Serving, dial: Any) -> None:
+async def test_anonymous_calls_are_refused_before_a_message(serving: Serving, dial: Any) -> None:
     address = await serving(Told(TASK), quotas=NEVER, admit=access().admit)
     for wrong in ((), (("x-key", "wrong"),), ((SIGNED, "nonsense"),), ((SIGNED, "t=1,k=partner,v1=" + "0" * 64),)):
         assert (await failing(Stalled(dial(address), "GetTask", wrong).call)).code == "UNAUTHENTICATED"
@@ -92,7 +92,7 @@ async def test_a_signature_is_checked_with_the_message_when_that_is_there(servin
     assert [asked.caller.owner for asked in service.asked] == ["partner"]
 
 
-async def test_who_is_known_has_the_time_that_a_large_message_takes(serving: Serving, dial: Any) -> None:
+async def test_authenticated_callers_get_time_for_large_messages(serving: Serving, dial: Any) -> None:
     """A stranger's call, begun later, is over when it is not."""
     quotas = Quotas(body_seconds=0.05, body=1_000_000, body_rate=1000)
     address = await serving(Told(TASK), quotas=quotas, admit=access().admit)
@@ -112,7 +112,7 @@ async def test_a_call_that_ends_without_a_message_is_refused(serving: Serving, d
     assert (await failing(call)).code == "INVALID_ARGUMENT"
 
 
-async def test_what_comes_after_the_message_is_not_read(serving: Serving, dial: Any) -> None:
+async def test_extra_messages_are_not_read(serving: Serving, dial: Any) -> None:
     async def two() -> AsyncIterator[bytes]:
         yield GET.SerializeToString()
         yield b"\xff"
@@ -155,7 +155,7 @@ async def test_strangers_wait_in_a_room_of_their_own(serving: Serving, dial: Any
     await until(is_taken)
 
 
-async def test_who_is_known_waits_for_a_few_messages_only(serving: Serving, dial: Any) -> None:
+async def test_unread_messages_are_limited(serving: Serving, dial: Any) -> None:
     address = await serving(Told(TASK), quotas=NEVER, max_calls=8, admit=access().admit)
     channel = dial(address)
     calls = [Stalled(channel, "SubscribeToTask", KNOWN) for _ in range(5)]

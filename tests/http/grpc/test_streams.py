@@ -45,7 +45,7 @@ class Endless(Told):
             self.ended.set()
 
 
-async def test_who_cancels_is_not_followed_any_longer(serving: Serving, dial: Any) -> None:
+async def test_canceled_calls_end_the_subscription(serving: Serving, dial: Any) -> None:
     service = Endless()
     call = STUBS["v1"](dial(await serving(service))).SubscribeToTask(SUBSCRIBE)
     await call.read()
@@ -54,7 +54,7 @@ async def test_who_cancels_is_not_followed_any_longer(serving: Serving, dial: An
     await service.ended.wait()
 
 
-async def test_who_hangs_up_while_much_is_sent_is_not_followed_any_longer(serving: Serving, dial: Any) -> None:
+async def test_hang_ups_during_large_streams_end_the_subscription(serving: Serving, dial: Any) -> None:
     service = Endless(size=50_000)
     channel = grpc.aio.insecure_channel(await serving(service))
     await STUBS["v1"](channel).SubscribeToTask(SUBSCRIBE).read()
@@ -62,14 +62,14 @@ async def test_who_hangs_up_while_much_is_sent_is_not_followed_any_longer(servin
     await service.ended.wait()
 
 
-async def test_who_has_no_more_time_is_not_followed_any_longer(serving: Serving, dial: Any) -> None:
+async def test_expired_deadlines_end_the_subscription(serving: Serving, dial: Any) -> None:
     service = Endless()
     call = STUBS["v1"](dial(await serving(service))).SubscribeToTask(SUBSCRIBE, timeout=0.5)
     assert (await failing(call)).code == "DEADLINE_EXCEEDED"
     await service.ended.wait()
 
 
-async def test_who_does_not_read_is_given_up_and_told_so(serving: Serving, dial: Any) -> None:
+async def test_stalled_readers_are_ended_with_an_error(serving: Serving, dial: Any) -> None:
     """A connection holds so much at most; what does not fit waits, and somebody has to end that."""
     service = Endless(size=50_000)
     address = await serving(service, quotas=Quotas(unread_seconds=0.5))
@@ -158,7 +158,7 @@ async def test_a_server_that_stops_lets_calls_finish(dial: Any) -> None:
 # --- over a real service ------------------------------------------------------------------------------------------
 
 
-async def test_a_task_goes_on_when_its_caller_is_gone(hosting: Hosting, serving: Serving, dial: Any) -> None:
+async def test_tasks_continue_without_their_caller(hosting: Hosting, serving: Serving, dial: Any) -> None:
     gate = Gate()
     host, service = await hosted(hosting, gate, "1.0")
     stub = STUBS["v1"](dial(await serving(service)))
@@ -177,7 +177,7 @@ async def test_a_task_goes_on_when_its_caller_is_gone(hosting: Hosting, serving:
     assert (await host.default.get(GetRequest(id=task_id), Caller(roams=True))).artifacts
 
 
-async def test_who_comes_back_misses_nothing(hosting: Hosting, serving: Serving, dial: Any) -> None:
+async def test_reconnected_callers_miss_nothing(hosting: Hosting, serving: Serving, dial: Any) -> None:
     gate = Gate()
     _, service = await hosted(hosting, gate, "1.0")
     stub = STUBS["v1"](dial(await serving(service)))
