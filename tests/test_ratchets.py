@@ -17,7 +17,7 @@ SRC = ROOT / "src" / "accord"
 
 LIMITS = {
     "modules": 409,
-    "lines": 95_200,
+    "lines": 95_400,
     "class definitions whose name is defined twice, %": 0.9,
     "modules named by a gerund": 0,
     "module docstrings that open with a question word": 0,
