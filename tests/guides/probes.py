@@ -126,7 +126,7 @@ def _left(url: str, task_id: str) -> str:
     while time.monotonic() - at < STILL_SECONDS:
         now = (state(url, task_id), text(url, task_id))
         if now[0] == "completed":
-            return "goes on and completes"
+            return "continues and completes"
         if now != last:
             last, at = now, time.monotonic()
         time.sleep(0.25)
@@ -142,7 +142,7 @@ def broken_stream(url: str) -> str:
     headers = {} if number is None else {"Last-Event-ID": str(number)}
     with streaming(url, "SubscribeToTask", headers, id=task_id) as seen:
         first = next(piece for piece in map(spoken, seen) if piece is not None)
-    return "goes on with the next event" if first == 4 else "goes on from where the task is"
+    return "continues with the next event" if first == 4 else "starts with the current task"
 
 
 def sent_twice(url: str) -> str:
@@ -167,7 +167,7 @@ def cancelled(url: str) -> str:
 
 
 def malformed(url: str) -> str:
-    """A body that is no JSON."""
+    """A body with invalid JSON."""
     answer = httpx.post(
         url, content=b"{", headers=V1 | {"content-type": "application/json"}, timeout=BOUND_SECONDS, verify=TRUST
     )
@@ -193,11 +193,11 @@ def webhook(url: str) -> str:
 
 
 ALIVE: dict[str, Callable[[str], str]] = {
-    "a stream that broke off, asked for again": broken_stream,
+    "a broken stream, subscribed again": broken_stream,
     "the same `messageId` twice": sent_twice,
     "a second message while a task works": second_send,
     "a cancel while a task works": cancelled,
-    "a body that is no JSON": malformed,
+    "a body with invalid JSON": malformed,
     "a body of 30 MB": large,
     "a webhook at an address of this machine": webhook,
 }
