@@ -49,7 +49,7 @@ def run(setting: Setting) -> list[Table]:
         for column, most in ((HELD, A_FEW_DOZEN), (LOST, 0), (WRONG, 0))
     ]
     columns = (PARKED, HELD, SOCKETS, MEMORY, ARRIVED, RATE, REFUSED, WRONG, LOST)
-    title = f"{setting.size(TASKS, QUICK):,} tasks of an agent elsewhere"
+    title = f"{setting.size(TASKS, QUICK):,} tasks of a remote agent"
     return [Table(title, "one process", columns, rows, tuple(targets), NOTES)]
 
 

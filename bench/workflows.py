@@ -20,7 +20,7 @@ from accord.server.application import Application
 from accord.server.settings import Settings
 from accord.service.host import Host
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.decide import decide, ended
+from accord.workflows.decide import decide, make_end_record
 from accord.workflows.document import Document, Step, Swarm, Workflow
 from accord.workflows.executors import Result, Scene
 from accord.workflows.plan import Plan
@@ -199,7 +199,7 @@ async def decided(made: Plan) -> None:
             state.apply(StepStarted(step=name, attempt=attempt, at=0))
         for node in list(state.running.values()):
             assert node.step is not None
-            state.apply(ended(node.step, node.attempt, Result(ok=True), 0))
+            state.apply(make_end_record(node.step, node.attempt, Result(ok=True), 0))
 
 
 async def long_runs(setting: Setting) -> dict[str, Measured]:
