@@ -408,7 +408,7 @@ def test_a_question_in_the_terminal_is_not_drawn_over(flows: Flows) -> None:
         run = run_id(shown.shown)
         (flows.folder / "go").touch()
         until(lambda: flows.json("runs", "show", run)["steps"][-1]["status"] == "completed")
-        assert shown.shown.endswith("a comment if you like: ")
+        assert shown.shown.endswith("optionally with a comment: ")
         shown.press("yes\n")
         assert shown.ended() == Exit.DONE
         assert "4 of 4 steps" in shown.shown

@@ -219,7 +219,7 @@ async def test_the_command_serves_an_agent_of_a_channel(tmp_path: Path) -> None:
         assert card["name"] == "Agent Relay"
         assert card["description"] == "Multi-agent workspace (channel: general)"
         assert card["capabilities"]["streaming"] is False
-        assert "Asking Worker1 in #general" in server.says("Asking")
+        assert "Serving Worker1 in #general" in server.says("Serving")
         async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
             task = (await http.post(f"{server.url}/", json=said("hello"))).json()["result"]
             assert task["status"]["state"] == "completed"
