@@ -38,7 +38,7 @@ def test_a_release_starts_again_on_the_schema_of_the_next(store_url: str, expand
     assert text_of(older.send("3 0", "third")) == "0 1 2 "
     assert older.stop() == 0
     assert f"schema   {NEWEST + 1}, {NEWEST} is the newest" in succeeded(CURRENT.accord(tmp_path, "db", "status", *url))
-    assert "nothing to do" in succeeded(CURRENT.accord(tmp_path, "db", "upgrade", *url))
+    assert "up to date" in succeeded(CURRENT.accord(tmp_path, "db", "upgrade", *url))
 
 
 def test_a_release_does_not_start_on_a_schema_that_broke_with_it(
