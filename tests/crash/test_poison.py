@@ -15,7 +15,7 @@ async def test_only_unstorable_values_fail(store_url: str, client: Client, start
     poisoned = [await client.send("poison", when) for when in ("middle", "end", "last word", "step")]
     for task in await asyncio.gather(*map(client.rested, poisoned)):
         assert task.status.state is TaskState.FAILED
-        assert "cannot be kept" in explained(task)
+        assert "cannot be stored" in explained(task)
         assert whole(10).startswith(text(task))
     for task in await asyncio.gather(*map(client.rested, others)):
         assert task.status.state is TaskState.COMPLETED

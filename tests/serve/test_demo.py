@@ -28,7 +28,7 @@ class Demo(Server):
 
     @property
     def elsewhere(self) -> str:
-        return self.says("a server of its own").split()[-1]
+        return self.says("runs on a separate server").split()[-1]
 
 
 @pytest.fixture(scope="module")
